@@ -1,0 +1,5 @@
+"""`python -m underfed` is the `underfed` command."""
+
+from underfed.cli import entry
+
+entry()

@@ -1,0 +1,1 @@
+"""Results leave the rented machine whole: manifests, collect, pull."""

@@ -1,0 +1,53 @@
+"""The command line: one module a command, imported only when called; one place from error to exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+#: Commands in the order of `--help`. Each is `underfed.cli.NAME:NAME` (a trailing underscore where NAME is a keyword);
+#: its docstring is its help text, and its return value the exit code.
+COMMANDS: tuple[str, ...] = ()
+
+#: Commands whose words after `--` are another program's command line and must reach it unread.
+PASS_THROUGH = frozenset({"run", "try", "tune"})
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command line (without the program's name) and return the exit code."""
+    from importlib import import_module
+
+    from cyclopts import App, CycloptsError
+
+    import underfed
+    from underfed.errors import USAGE, UnderfedError
+
+    words = list(argv)
+    command: list[str] | None = None
+    if words and words[0] in PASS_THROUGH and "--" in words:
+        at = words.index("--")
+        words, command = words[:at], words[at + 1 :]
+    app = App(
+        name="underfed", help=underfed.__doc__, version=underfed.__version__, result_action="return_value", version_flags=["--version"]
+    )
+    wanted = [name for name in COMMANDS if words and words[0] == name] or list(COMMANDS)
+    for name in wanted:
+        attribute = name + "_" if name in {"try"} else name
+        app.command(getattr(import_module(f"underfed.cli.{attribute}"), attribute), name=name)
+    try:
+        call, bound, extra = app.parse_args(words, print_error=False, exit_on_error=False)
+        if "command" in extra:
+            bound.arguments["command"] = command
+            return int(call(*bound.args, **bound.kwargs, command=command or []) or 0)
+        return int(call(*bound.args, **bound.kwargs) or 0)
+    except CycloptsError as error:
+        print(f"underfed: {' '.join(str(error).split())}", file=sys.stderr)
+        return USAGE
+    except UnderfedError as error:
+        print(f"underfed: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def entry() -> None:
+    """Entry point of the `underfed` script."""
+    sys.exit(main(sys.argv[1:]))

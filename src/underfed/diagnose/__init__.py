@@ -1,0 +1,1 @@
+"""From evidence to a Diagnosis: the bound, the budget of a step, the ranking of fixes."""

@@ -1,0 +1,1 @@
+"""Stamped facts and their age."""

@@ -1,0 +1,1 @@
+"""The playbook: one module a rule, listed in cost order."""

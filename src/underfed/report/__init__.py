@@ -1,0 +1,1 @@
+"""What people see: every view is made from a saved record."""

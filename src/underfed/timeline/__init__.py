@@ -1,0 +1,1 @@
+"""Interval algebra on integer nanoseconds: arrays in, numbers out, no I/O."""

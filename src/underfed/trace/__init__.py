@@ -1,0 +1,1 @@
+"""Readers: a profiler's trace file in, a Timeline out."""
