@@ -22,7 +22,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all records: immutable, and read back exactly as written."""
 
 
-class Subject(Record):
+class Subject(Record, frozen=True, kw_only=True):
     """What was looked at. `steps` counts those that the figures rest on, `warmup_steps` those left out before them."""
 
     kind: Literal["run", "trace", "live"]
@@ -33,7 +33,7 @@ class Subject(Record):
     device: str | None = None
 
 
-class Verdict(Record):
+class Verdict(Record, frozen=True, kw_only=True):
     """The bound, the rule that names its cause, and the sentence that a colleague would say."""
 
     bound: Bound
@@ -44,7 +44,7 @@ class Verdict(Record):
     """The one command or change that would settle it, where the confidence is low."""
 
 
-class Waits(Record):
+class Waits(Record, frozen=True, kw_only=True):
     """Time in which the device has nothing to do, by cause, in ms a step; with device time it adds up to the step."""
 
     data: float | None = None
@@ -56,7 +56,7 @@ class Waits(Record):
     other: float | None = None
 
 
-class Step(Record):
+class Step(Record, frozen=True, kw_only=True):
     """One optimizer step: wall clock without a profiler, and where it goes, in ms."""
 
     ms: float | None = None
@@ -69,7 +69,7 @@ class Step(Record):
     wait_ms: Waits = Waits()
 
 
-class Device(Record):
+class Device(Record, frozen=True, kw_only=True):
     """Exact totals of one device on one rank over a whole trace, in ms; the parts are unions over all streams."""
 
     id: int
@@ -82,14 +82,14 @@ class Device(Record):
     exposed_comms_ms: float
 
 
-class Gain(Record):
+class Gain(Record, frozen=True, kw_only=True):
     """Factor by which a fix shortens the step: a bound that must hold, and a range where one can be predicted."""
 
     at_most: float
     expected: tuple[float, float] | None = None
 
 
-class Observation(Record):
+class Observation(Record, frozen=True, kw_only=True):
     """One fact behind a finding, and where it comes from."""
 
     source: Source
@@ -98,7 +98,7 @@ class Observation(Record):
     unit: str | None = None
 
 
-class Fix(Record):
+class Fix(Record, frozen=True, kw_only=True):
     """What to change, as words and code, and how to try it without editing the script where that is possible."""
 
     text: str
@@ -106,7 +106,7 @@ class Fix(Record):
     try_: str | None = msgspec.field(default=None, name="try")
 
 
-class Finding(Record):
+class Finding(Record, frozen=True, kw_only=True):
     """One rule that speaks to this run."""
 
     rule: str
@@ -124,7 +124,7 @@ class Finding(Record):
     note: str | None = None
 
 
-class Diagnosis(Record):
+class Diagnosis(Record, frozen=True, kw_only=True):
     """What a run or a trace means."""
 
     schema: str = SCHEMA
