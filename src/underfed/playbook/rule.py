@@ -1,0 +1,30 @@
+"""What a rule of the playbook is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from underfed.diagnosis import Bound, Finding, Numerics, Stage
+
+if TYPE_CHECKING:
+    from underfed.playbook.evidence import Evidence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One pattern that makes training slow.
+
+    `doc` is the docstring of the rule's module: its first line says the pattern in a sentence; the sections behind it
+    (What it looks like, Why it costs, Fix, When it stays silent, Not to be confused with, Facts) are the text of
+    `underfed explain ID` and of the docs page.
+    """
+
+    id: str
+    name: str
+    stage: Stage
+    bound: Bound
+    numerics: Numerics
+    doc: str
+    check: Callable[[Evidence], Finding | None]
