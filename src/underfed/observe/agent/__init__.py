@@ -1,0 +1,64 @@
+"""The agent: runs inside every Python process of the command that imports torch, and only watches.
+
+Loaded from its file path by the boot module, under the name `_underfed_agent`, on any Python from 3.9: it imports the
+standard library alone. It installs no signal handler, opens no port, starts no process, and synchronizes nothing.
+"""
+
+import atexit
+import os
+import sys
+
+
+def _parse(options):
+    found = {}
+    for part in (options or "").split(";"):
+        name, _, value = part.partition("=")
+        if name:
+            found[name] = value
+    return found
+
+
+def _at_exit():
+    from . import core, facts, sampler
+
+    try:
+        sampler.halt()
+        if core.S.index or core.S.worker is None:
+            facts.once_a_while(force=True)
+        sampler.flush()
+        core.write("end", steps=core.S.index)
+    except Exception as error:
+        core.fault("exit", error)
+
+
+def install(folder, options=""):
+    """Hook torch, which has just been imported, and write to `folder`; called once a process."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "autograd"):
+        return
+    from . import collect, comms, core, loader, optim, sampler, tensors, window
+
+    core.start(folder, _parse(options))
+    core.header()
+    parts = [("optim", lambda: optim.install(torch)), ("loader", loader.install), ("collect", collect.install)]
+    if torch.version.cuda or torch.version.hip:
+        parts.append(("tensors", lambda: tensors.install(torch)))
+        parts.append(("window", lambda: window.install(torch)))
+    for name, part in parts:
+        try:
+            part()
+        except Exception as error:
+            core.fault(name, error)
+
+    def when_distributed(_kind):
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            core.S.on_boundary = [hook for hook in core.S.on_boundary if hook is not when_distributed]
+            comms.install(torch)
+
+    core.S.on_boundary.append(when_distributed)
+    os.register_at_fork(
+        before=sampler.before_fork,
+        after_in_parent=sampler.after_fork_in_parent,
+        after_in_child=sampler.after_fork_in_child,
+    )
+    atexit.register(_at_exit)

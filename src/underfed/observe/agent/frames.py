@@ -1,0 +1,84 @@
+"""Reading stack frames: which line of the user's own code is running, and inside what."""
+
+import dis
+import sys
+import sysconfig
+
+_GENERATOR = 0x20
+_HERE = __file__.rsplit("/", 1)[0] + "/"
+_roots = None
+_user = {}
+_for_iter = {}
+
+
+def _library_roots():
+    found = {_HERE}
+    for name in ("stdlib", "platstdlib", "purelib", "platlib"):
+        path = sysconfig.get_paths().get(name)
+        if path:
+            found.add(path.rstrip("/") + "/")
+    return tuple(found)
+
+
+def is_user(filename):
+    """Tell whether a source file is the user's own: neither the standard library nor an installed package."""
+    known = _user.get(filename)
+    if known is None:
+        global _roots
+        if _roots is None:
+            _roots = _library_roots()
+        if filename.startswith("<"):
+            known = filename.startswith(("<string>", "<stdin>", "<ipython"))
+        else:
+            known = not (
+                filename.startswith(_roots) or "/site-packages/" in filename or "/dist-packages/" in filename
+            )
+        _user[filename] = known
+    return known
+
+
+def place(frame):
+    """Return `file:line` of a frame."""
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def user_frame(frame):
+    """Return the innermost frame of the user's own code at or above `frame`, or None."""
+    while frame is not None:
+        if is_user(frame.f_code.co_filename):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def user_place(depth=2):
+    """Return `file:line` of the innermost user frame above the caller's caller, or the nearest frame's place."""
+    frame = sys._getframe(depth)
+    found = user_frame(frame)
+    return place(found if found is not None else frame)
+
+
+def _loops(code):
+    """Offsets of the code's `for` headers with the end of their bodies."""
+    known = _for_iter.get(code)
+    if known is None:
+        known = _for_iter[code] = [(i.offset, i.argval) for i in dis.get_instructions(code) if i.opname == "FOR_ITER"]
+    return known
+
+
+def enclosing_loops(frame):
+    """Map each code object from `frame` outwards to the offsets of the `for` headers that enclose its current point.
+
+    A frame that is later seen standing at one of these offsets is waiting for that loop's next item.
+    """
+    found = {}
+    while frame is not None:
+        at = frame.f_lasti
+        found[frame.f_code] = frozenset(start for start, end in _loops(frame.f_code) if start < at < end)
+        frame = frame.f_back
+    return found
+
+
+def is_generator(frame):
+    """Tell whether a frame belongs to a generator."""
+    return bool(frame.f_code.co_flags & _GENERATOR)

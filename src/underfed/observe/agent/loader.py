@@ -1,0 +1,201 @@
+"""DataLoaders: what the loop waits for, how the loader is set up, and each fetch inside the workers."""
+
+import functools
+import os
+import resource
+from threading import get_ident
+from time import perf_counter_ns, thread_time_ns
+
+from . import frames
+from .clock import CLOCK, DATA, EVAL, FETCHES, PRE, START
+from .core import BY_LOADER, NEW_EPOCH, S, boundary, fault, write
+from .sampler import ensure
+
+_made_at = {}
+_described = set()
+_MOST_LOADERS = 1000
+
+
+def _describe(loader, make_ns):
+    """Write one line about a loader's set-up: settings and places, no data."""
+    dataset = loader.dataset
+    kind = type(dataset)
+    code = None
+    for name in ("__getitems__", "__getitem__", "__iter__"):
+        code = getattr(getattr(kind, name, None), "__code__", None)
+        if code is not None:
+            break
+    collate = getattr(loader.collate_fn, "__code__", None)
+    context = getattr(loader, "multiprocessing_context", None)
+    try:
+        length = len(loader)
+    except Exception:
+        length = None
+    sampler = getattr(loader, "sampler", None)
+    write(
+        "loader",
+        id=id(dataset),
+        t=perf_counter_ns(),
+        workers=loader.num_workers,
+        batch=loader.batch_size,
+        pin=bool(loader.pin_memory),
+        persistent=bool(loader.persistent_workers),
+        prefetch=loader.prefetch_factor,
+        context=context.get_start_method() if context is not None else None,
+        length=length,
+        dataset=kind.__name__,
+        iterable=hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"),
+        item_at=f"{code.co_filename}:{code.co_firstlineno}" if code is not None else None,
+        collate_at=f"{collate.co_filename}:{collate.co_firstlineno}" if collate is not None else None,
+        sampler=type(sampler).__name__ if sampler is not None else None,
+        made_at=_made_at.get(id(loader)),
+        start_ns=make_ns,
+    )
+
+
+def _remember_place(original):
+    @functools.wraps(original)
+    def __init__(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        try:
+            if len(_made_at) > _MOST_LOADERS:
+                _made_at.clear()
+            _made_at[id(self)] = frames.user_place()
+            _described.discard(id(self))
+        except Exception as error:
+            fault("loader", error)
+
+    return __init__
+
+
+def _timed_iter(original):
+    @functools.wraps(original)
+    def __iter__(self):
+        if not S.on or get_ident() != CLOCK.thread:
+            return original(self)
+        ensure()
+        token = CLOCK.enter(START)
+        try:
+            return original(self)
+        finally:
+            spent = CLOCK.leave(START, token)
+            S.flags |= NEW_EPOCH
+            try:
+                if id(self) not in _described:
+                    _described.add(id(self))
+                    _describe(self, spent)
+            except Exception as error:
+                fault("loader", error)
+
+    return __iter__
+
+
+def _timed_next(original):
+    @functools.wraps(original)
+    def __next__(self):
+        clock = CLOCK
+        if get_ident() != clock.thread or not S.on or clock.region == DATA:
+            return original(self)
+        try:
+            loader = S.loader = id(self._dataset)
+        except AttributeError:
+            loader = S.loader
+        region = DATA if S.train_loader is None or loader == S.train_loader else EVAL
+        token = clock.enter(region)
+        try:
+            return original(self)
+        finally:
+            clock.leave(region, token)
+            clock.counts[FETCHES] += 1
+            if region == DATA:
+                clock.section = PRE
+            if S.kind == BY_LOADER:
+                boundary(BY_LOADER, perf_counter_ns())
+
+    return __next__
+
+
+def _read_bytes():
+    """Bytes that this process has read through system calls so far, or None."""
+    try:
+        if S.io_fd is None:
+            S.io_fd = os.open("/proc/self/io", os.O_RDONLY | os.O_CLOEXEC)
+        text = os.pread(S.io_fd, 64, 0)
+        return int(text[text.index(b":") + 1 : text.index(b"\n")])
+    except Exception:
+        return None
+
+
+def _time_collate(fetcher):
+    """Time the collate function of one of torch's own fetcher objects (never one of the user's)."""
+    original, spent = fetcher.collate_fn, [0]
+
+    def collate(batch):
+        start = perf_counter_ns()
+        try:
+            return original(batch)
+        finally:
+            spent[0] += perf_counter_ns() - start
+
+    fetcher.collate_fn = collate
+    fetcher._underfed_collate = spent
+
+
+def _timed_fetch(original):
+    from torch.utils.data._utils import worker as worker_module
+
+    @functools.wraps(original)
+    def fetch(self, index):
+        info = worker_module._worker_info
+        if info is None and get_ident() != CLOCK.thread:
+            return original(self, index)
+        if info is not None and S.worker != info.id:
+            S.worker = info.id
+            CLOCK.thread = get_ident()
+            CLOCK.reset()
+            ensure()
+        before = _read_bytes() if info is not None else None
+        if getattr(self, "_underfed_collate", None) is None:
+            _time_collate(self)
+        self._underfed_collate[0] = 0
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        token = CLOCK.enter(DATA) if info is not None else None
+        start, cpu = perf_counter_ns(), thread_time_ns()
+        try:
+            return original(self, index)
+        finally:
+            wall, cpu = perf_counter_ns() - start, thread_time_ns() - cpu
+            try:
+                if token is not None:
+                    CLOCK.leave(DATA, token)
+                    CLOCK.reset()
+                after = resource.getrusage(resource.RUSAGE_SELF)
+                process = int(1e9 * (after.ru_utime + after.ru_stime - usage.ru_utime - usage.ru_stime))
+                read = _read_bytes() if before is not None else None
+                read = read - before if read is not None and before is not None else None
+                try:
+                    size = len(index)
+                except TypeError:
+                    size = 1
+                row = (start + wall, wall, cpu, process, read, size, self._underfed_collate[0])
+                if info is None:
+                    S.fetch_rows.append(row)
+                else:
+                    write("fetches", worker=info.id, workers=info.num_workers, rows=[row])
+            except Exception as error:
+                fault("fetch", error)
+
+    return fetch
+
+
+def install():
+    """Hook DataLoader, its iterators and the dataset fetchers."""
+    from torch.utils.data import dataloader
+    from torch.utils.data._utils import fetch
+
+    dataloader.DataLoader.__init__ = _remember_place(dataloader.DataLoader.__init__)
+    dataloader.DataLoader.__iter__ = _timed_iter(dataloader.DataLoader.__iter__)
+    base = dataloader._BaseDataLoaderIter
+    base.__next__ = _timed_next(base.__next__)
+    for fetcher in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
+        fetcher.fetch = _timed_fetch(fetcher.fetch)

@@ -1,0 +1,63 @@
+"""The step boundary: every optimizer of torch, through its own global hooks, and the backward pass."""
+
+import functools
+import sys
+from threading import get_ident
+from time import perf_counter_ns
+
+from .clock import BACKWARD, CLOCK, MID, OPTIMIZER
+from .core import BY_BACKWARD, BY_OPTIMIZER, S, boundary, fault, optimizer_stepped
+from .sampler import ensure
+
+_open = []
+
+
+def _before(optimizer, args, kwargs):
+    try:
+        if not _open and get_ident() != CLOCK.thread and S.index == 0:
+            CLOCK.thread = get_ident()  # the loop runs on another thread than the one that imported torch
+        if get_ident() == CLOCK.thread:
+            _open.append(CLOCK.enter(OPTIMIZER))
+    except Exception as error:
+        fault("optimizer", error)
+
+
+def _after(optimizer, args, kwargs):
+    try:
+        if get_ident() != CLOCK.thread or not _open:
+            return
+        CLOCK.leave(OPTIMIZER, _open.pop())
+        _open.clear()
+        ensure()
+        # frame 0 is this hook, 1 torch's wrapper, 2 the caller of step()
+        optimizer_stepped(optimizer, perf_counter_ns(), sys._getframe(2))
+    except Exception as error:
+        fault("optimizer", error)
+
+
+def _timed_backward(original):
+    @functools.wraps(original)
+    def backward(*args, **kwargs):
+        if get_ident() != CLOCK.thread:
+            return original(*args, **kwargs)
+        token = CLOCK.enter(BACKWARD)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            CLOCK.leave(BACKWARD, token)
+            CLOCK.section = MID
+            if S.kind != BY_OPTIMIZER and token[0] != BACKWARD:
+                S.kind = BY_BACKWARD
+                ensure()
+                boundary(BY_BACKWARD, perf_counter_ns())
+
+    return backward
+
+
+def install(torch):
+    """Hook all optimizers and `torch.autograd.backward` (which `Tensor.backward` calls)."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    register_optimizer_step_pre_hook(_before)
+    register_optimizer_step_post_hook(_after)
+    torch.autograd.backward = _timed_backward(torch.autograd.backward)

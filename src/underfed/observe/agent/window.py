@@ -1,0 +1,137 @@
+"""A short trace of the device's activity in the steady state, and nothing of the host but its launches.
+
+The profiler is started and stopped at step boundaries of the training thread; the steps it covers are marked, and the
+time it takes to start and stop is left out of every step. A program that uses torch's profiler itself is left alone.
+"""
+
+import os
+import sys
+import time
+from time import perf_counter_ns
+
+from .core import S, TRACED, fault, skip_until, write
+
+#: Steps traced by default, and the longest time a window may take.
+STEPS = 10
+_MOST_NS = 4_000_000_000
+#: The window opens after this many steps and this much time, when caches, autotuning and compilation have settled.
+_AFTER_STEPS = 30
+_AFTER_NS = 3_000_000_000
+_AT_LEAST_STEPS = 8
+
+
+class Window:
+    """The one window of this process."""
+
+    def __init__(self, torch, steps):
+        self.torch = torch
+        self.steps = steps
+        self.profile = None
+        self.begun = None
+        self.first = None
+        self.count = 0
+        self.done = False
+
+    def on_boundary(self, _kind):
+        """Open or close the window where it is time to."""
+        if self.done:
+            return
+        now = perf_counter_ns()
+        if self.profile is None:
+            if self.begun is None:
+                self.begun = now
+            waited = now - self.begun
+            ready = S.index >= _AFTER_STEPS or (S.index >= _AT_LEAST_STEPS and waited > 4 * _AFTER_NS)
+            if ready and waited > _AFTER_NS and self.torch.cuda.is_initialized():
+                self._open()
+            return
+        S.flags |= TRACED
+        self.count += 1
+        if self.count >= self.steps or (self.count >= 2 and now - self.first > _MOST_NS):
+            self._close()
+
+    def _open(self):
+        if self.torch.autograd._profiler_enabled():
+            self.done = True
+            write("trace", state="skipped", reason="the program profiles itself")
+            return
+        try:
+            from torch.profiler import ProfilerActivity, profile
+
+            self.profile = profile(activities=[ProfilerActivity.CUDA])
+            started = perf_counter_ns()
+            self.profile.start()
+            self.first = perf_counter_ns()
+            self.unix_first = time.time_ns()
+            self.start_ns = self.first - started
+            S.flags |= TRACED
+            skip_until(self.first)
+        except Exception as error:
+            self.done, self.profile = True, None
+            fault("window", error)
+
+    def _close(self):
+        """Stop, save and announce the trace; the steps so far are complete."""
+        self.done = True
+        last, unix_last = perf_counter_ns(), time.time_ns()
+        S.flags &= ~TRACED
+        try:
+            profile, self.profile = self.profile, None
+            profile.stop()
+            stopped = perf_counter_ns()
+            name = f"trace-{os.getpid()}-{S.index}.json"
+            profile.profiler.kineto_results.save(os.path.join(S.writer.folder, name))
+            write(
+                "trace",
+                state="saved",
+                file=name,
+                steps=self.count,
+                begin_unix=self.unix_first,
+                end_unix=unix_last,
+                begin=self.first,
+                end=last,
+                start_ns=self.start_ns,
+                stop_ns=stopped - last,
+                save_ns=perf_counter_ns() - stopped,
+            )
+        except Exception as error:
+            fault("window", error)
+        skip_until(perf_counter_ns())
+
+    def abandon(self):
+        """Make way for the program's own profiler."""
+        profile, self.profile, self.done = self.profile, None, True
+        if profile is not None:
+            try:
+                profile.stop()
+            except Exception as error:
+                fault("window", error)
+            write("trace", state="skipped", reason="the program profiles itself")
+
+
+def install(torch):
+    """Arm the window, unless it is switched off."""
+    wanted = S.options.get("window", "")
+    if wanted == "off":
+        return
+    window = Window(torch, int(wanted) if wanted.isdigit() and int(wanted) > 0 else STEPS)
+    S.on_boundary.append(window.on_boundary)
+    _make_way(window)
+
+
+def _make_way(window):
+    """Let any profiler that the program starts itself end our window first."""
+    profiler = sys.modules.get("torch.autograd.profiler")
+    if profiler is None:
+        return
+    original = profiler.profile.__init__
+
+    def __init__(self, *args, **kwargs):
+        if window.profile is not None and getattr(window.profile, "profiler", None) is not self:
+            active = window.profile
+            if active is not None and window.first is not None:
+                window.abandon()
+        original(self, *args, **kwargs)
+
+    __init__.__wrapped__ = original
+    profiler.profile.__init__ = __init__
