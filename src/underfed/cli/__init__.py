@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 #: Commands in the order of `--help`. Each is `underfed.cli.NAME:NAME` (a trailing underscore where NAME is a keyword);
 #: its docstring is its help text, and its return value the exit code.
-COMMANDS: tuple[str, ...] = ()
+COMMANDS: tuple[str, ...] = ("run",)
 
 #: Commands whose words after `--` are another program's command line and must reach it unread.
 PASS_THROUGH = frozenset({"run", "try", "tune"})
@@ -37,8 +37,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         call, bound, extra = app.parse_args(words, print_error=False, exit_on_error=False)
         if "command" in extra:
-            bound.arguments["command"] = command
-            return int(call(*bound.args, **bound.kwargs, command=command or []) or 0)
+            bound.arguments["command"] = command or []
         return int(call(*bound.args, **bound.kwargs) or 0)
     except CycloptsError as error:
         print(f"underfed: {' '.join(str(error).split())}", file=sys.stderr)
