@@ -3,8 +3,64 @@
 from __future__ import annotations
 
 from underfed.playbook.rule import Rule
+from underfed.playbook.rules import (
+    t01_cannot_tell,
+    t02_utilization_misleads,
+    t03_threads_above_quota,
+    t04_too_few_workers,
+    t05_workers_restart,
+    t06_blocking_copy,
+    t07_shallow_queue,
+    t08_transform_saturates,
+    t12_debug_mode,
+    t15_launch_bound,
+    t16_recompiles,
+    t18_small_batch,
+    u08_slow_storage,
+    x01_more_workers_than_cpus,
+    x02_one_worker_feeds,
+    x03_input_on_training_thread,
+    x05_host_sync,
+    x06_checkpoint,
+    x07_validation,
+    x08_logging,
+    x09_work_on_training_thread,
+    x10_garbage_collection,
+    x11_single_tensor_optimizer,
+    x12_cache_emptied,
+)
 
-RULES: tuple[Rule, ...] = ()
+RULES: tuple[Rule, ...] = (
+    # box
+    t01_cannot_tell.RULE,
+    t02_utilization_misleads.RULE,
+    t03_threads_above_quota.RULE,
+    # dataloader
+    t05_workers_restart.RULE,
+    x02_one_worker_feeds.RULE,
+    t04_too_few_workers.RULE,
+    t06_blocking_copy.RULE,
+    t07_shallow_queue.RULE,
+    x01_more_workers_than_cpus.RULE,
+    u08_slow_storage.RULE,
+    t08_transform_saturates.RULE,
+    x03_input_on_training_thread.RULE,
+    # free knobs
+    t12_debug_mode.RULE,
+    x12_cache_emptied.RULE,
+    x10_garbage_collection.RULE,
+    x11_single_tensor_optimizer.RULE,
+    x08_logging.RULE,
+    x06_checkpoint.RULE,
+    x07_validation.RULE,
+    x05_host_sync.RULE,
+    x09_work_on_training_thread.RULE,
+    # kernels
+    t16_recompiles.RULE,
+    t15_launch_bound.RULE,
+    # memory trades
+    t18_small_batch.RULE,
+)
 
 
 def find(wanted: str) -> Rule | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from underfed.diagnosis import Bound, Finding, Numerics, Stage
+from underfed.diagnosis import Bound, Finding, Fix, Gain, Numerics, Observation, Stage
 
 if TYPE_CHECKING:
     from underfed.playbook.evidence import Evidence
@@ -28,3 +28,30 @@ class Rule:
     numerics: Numerics
     doc: str
     check: Callable[[Evidence], Finding | None]
+
+    def finding(
+        self,
+        *,
+        summary: str,
+        fix: Fix,
+        gain: Gain | None = None,
+        where: str | None = None,
+        evidence: list[Observation] | None = None,
+        helps_now: bool = True,
+        note: str | None = None,
+    ) -> Finding:
+        """Make a finding of this rule."""
+        return Finding(
+            rule=self.id,
+            name=self.name,
+            stage=self.stage,
+            bound=self.bound,
+            numerics=self.numerics,
+            summary=summary,
+            gain=gain,
+            where=where,
+            evidence=evidence or [],
+            fix=fix,
+            helps_now=helps_now,
+            note=note,
+        )

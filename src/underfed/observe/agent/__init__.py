@@ -21,6 +21,8 @@ def _parse(options):
 def _at_exit():
     from . import core, facts, sampler
 
+    if not core.S.on:
+        return
     try:
         sampler.halt()
         if core.S.index or core.S.worker is None:
@@ -36,9 +38,11 @@ def install(folder, options=""):
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "autograd"):
         return
-    from . import collect, comms, core, loader, optim, sampler, tensors, window
+    from . import collect, comms, core, facts, loader, optim, sampler, tensors, window
 
     core.start(folder, _parse(options))
+    core.S.on_boundary.append(sampler.stop_at_limit)
+    optim.on_optimizer = facts.note_optimizer
     core.header()
     parts = [("optim", lambda: optim.install(torch)), ("loader", loader.install), ("collect", collect.install)]
     if torch.version.cuda or torch.version.hip:

@@ -92,6 +92,8 @@ def fault(where, error):
 
 def boundary(kind, now):
     """Close the current step at `now` (perf_counter_ns)."""
+    if not S.on:
+        return
     if S.last is None:
         S.last = now
         CLOCK.cut(now)

@@ -42,10 +42,16 @@ def place(frame):
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def user_frame(frame):
-    """Return the innermost frame of the user's own code at or above `frame`, or None."""
+def user_frame(frame, until=None):
+    """Return the innermost frame of the user's own code at or above `frame`, or None.
+
+    With `until`, frames from the first one of that file outwards do not count.
+    """
     while frame is not None:
-        if is_user(frame.f_code.co_filename):
+        name = frame.f_code.co_filename
+        if name == until:
+            return None
+        if is_user(name):
             return frame
         frame = frame.f_back
     return None

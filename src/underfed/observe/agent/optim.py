@@ -10,6 +10,9 @@ from .core import BY_BACKWARD, BY_OPTIMIZER, S, boundary, fault, optimizer_stepp
 from .sampler import ensure
 
 _open = []
+_noted = set()
+#: Called once for each optimizer object.
+on_optimizer = None
 
 
 def _before(optimizer, args, kwargs):
@@ -17,6 +20,9 @@ def _before(optimizer, args, kwargs):
         if not _open and get_ident() != CLOCK.thread and S.index == 0:
             CLOCK.thread = get_ident()  # the loop runs on another thread than the one that imported torch
         if get_ident() == CLOCK.thread:
+            if id(optimizer) not in _noted:
+                _noted.add(id(optimizer))
+                on_optimizer(optimizer)
             _open.append(CLOCK.enter(OPTIMIZER))
     except Exception as error:
         fault("optimizer", error)

@@ -12,7 +12,7 @@ import time
 from time import perf_counter_ns
 
 from . import frames
-from .clock import CLOCK, LOOP, POST, REGIONS
+from .clock import CLOCK, DATA, LOOP, POST, REGIONS
 from .core import S, fault, write
 
 PERIOD = 0.02
@@ -27,6 +27,7 @@ _done = None
 _stacks = {}
 _torch_lines = {}
 
+_FETCHER = frames._HERE + "loader.py"
 _FORWARD = ("/torch/nn/modules/module.py", "/torch/_dynamo/eval_frame.py")
 _FUNCTIONAL = ("/torch/nn/", "/torch/functional.py", "/torch/_tensor.py", "/torch/_ops.py", "/torch/amp/", "/torch/autocast")
 _KNOWN = (
@@ -142,7 +143,8 @@ def _take(elapsed):
         what, spot, leaf = classify(frame)
     else:
         section, what = None, REGIONS[region]
-        user = frames.user_frame(frame)
+        # Inside a fetch only the dataset's own frames count: behind them stands the loop that asked for the batch.
+        user = frames.user_frame(frame, _FETCHER if region == DATA else None)
         leaf = frames.place(frame)
         spot = frames.place(user) if user is not None else leaf
     key = (section, what, spot, leaf)
@@ -225,6 +227,17 @@ def halt():
     _done.acquire(timeout=5)
     _running = None
     return True
+
+
+def stop_at_limit(_kind):
+    """After the number of steps that was asked for, write what there is and watch no further."""
+    limit = S.options.get("steps", "")
+    if limit.isdigit() and S.index >= int(limit):
+        S.on = False
+        halt()
+        flush()
+        write("end", steps=S.index)
+        S.writer.broken, S.writer.say = True, False
 
 
 def _wait_for_thread_exit():

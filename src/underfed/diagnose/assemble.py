@@ -1,0 +1,97 @@
+"""From evidence to a Diagnosis: the bound, the findings of all rules in order, and the sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from underfed.diagnose.sentence import sentence
+from underfed.diagnose.split import Split, split
+from underfed.diagnose.thresholds import THRESHOLDS as T
+from underfed.diagnosis import Diagnosis, Finding, Subject, Verdict
+from underfed.playbook.evidence import Evidence
+from underfed.playbook.registry import RULES
+
+
+def findings_of(evidence: Evidence) -> list[Finding]:
+    """Ask every rule, in cost order."""
+    return [finding for rule in RULES if (finding := rule.check(evidence)) is not None]
+
+
+def _middle(finding: Finding) -> float:
+    if finding.gain is None:
+        return 1.0
+    if finding.gain.expected is None:
+        return finding.gain.at_most
+    return (finding.gain.expected[0] * finding.gain.expected[1]) ** 0.5
+
+
+def ranked(findings: list[Finding], evidence: Evidence) -> list[Finding]:
+    """Order findings: those of the actual bound first, by what they are worth, and in cost order where that is close.
+
+    A finding of another bound, or one too small to notice, cannot help now; it is kept below with the reason.
+    """
+    order = {rule.id: at for at, rule in enumerate(RULES)}
+    judged = []
+    for finding in findings:
+        if not finding.helps_now:
+            judged.append(finding)
+        elif evidence.bound not in (finding.bound, "unknown"):
+            note = finding.note or f"the step is {evidence.bound}-bound: this is not what gates it now"
+            judged.append(_set_aside(finding, note))
+        elif _middle(finding) < 1 + T.worth:
+            judged.append(_set_aside(finding, finding.note or "worth less than this machine's noise"))
+        else:
+            judged.append(finding)
+    best = max((_middle(finding) for finding in judged if finding.helps_now), default=1.0)
+
+    def key(finding: Finding) -> tuple[bool, bool, int, float]:
+        close = _middle(finding) >= 1 + 0.6 * (best - 1)
+        return (not finding.helps_now, not close, order.get(finding.rule, 999) if close else 0, -_middle(finding))
+
+    return sorted(judged, key=key)
+
+
+def _set_aside(finding: Finding, note: str) -> Finding:
+    import msgspec
+
+    changed: Finding = msgspec.structs.replace(finding, helps_now=False, note=note)
+    return changed
+
+
+def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Diagnosis:
+    """Decide the bound, ask the rules, and put the answer into words."""
+    decided: Split = split(evidence.step, steps=evidence.steps, steady=steady, on_gpu=evidence.on_gpu)
+    evidence = replace(evidence, bound=decided.bound)
+    findings = ranked(findings_of(evidence), evidence)
+    cause = next((finding for finding in findings if finding.helps_now and finding.bound == decided.bound), None)
+    limits = list(evidence.limits)
+    if not steady:
+        limits.append("step times had not settled; the figures are a mean over what was seen")
+    if 0 < evidence.steps < T.few_steps:
+        limits.append(f"only {evidence.steps} steady steps were seen")
+    settle = None
+    if decided.confidence != "high":
+        settle = _settle(evidence, decided)
+    return Diagnosis(
+        subject=subject,
+        verdict=Verdict(
+            bound=decided.bound,
+            cause=cause.rule if cause else None,
+            confidence=decided.confidence,
+            text=sentence(evidence, decided, cause),
+            settle=settle,
+        ),
+        step=evidence.step,
+        findings=findings,
+        limits=limits,
+    )
+
+
+def _settle(evidence: Evidence, decided: Split) -> str | None:
+    if evidence.on_gpu and evidence.step.device_ms is None:
+        return "underfed run --window 10 -- COMMAND, for at least 60 steps"
+    if evidence.steps < T.enough_steps:
+        return f"a run of at least {2 * T.enough_steps} steps"
+    if (evidence.step.wait_ms.other or 0.0) > T.other_share * evidence.step_ms:
+        return "a longer run: more stack samples say what the rest is"
+    return None

@@ -1,0 +1,61 @@
+"""What the host's lines say of the machine during the run."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Any
+
+from underfed.playbook.evidence import CpuFacts
+
+
+def _find(line: dict[str, Any], *path: str) -> Any:
+    value: Any = line
+    for name in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return value
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def cpu_facts(host: list[dict[str, Any]]) -> CpuFacts | None:
+    """CPUs that the run may use, from the line that describes the machine; None without one."""
+    box = next((line for line in host if line.get("k") == "box"), None)
+    if box is None:
+        return None
+    visible, usable = _number(_find(box, "cpu", "visible")), _number(_find(box, "cpu", "usable"))
+    limited = _find(box, "cpu", "limited_by")
+    return CpuFacts(
+        visible=int(visible) if visible is not None else None,
+        usable=usable,
+        quota=_number(_find(box, "cpu", "quota")),
+        limited_by=limited if isinstance(limited, str) else None,
+        throttled_share=_throttled(host),
+    )
+
+
+def _throttled(host: list[dict[str, Any]]) -> float | None:
+    """Share of the wall time in which the cgroup's quota stopped some CPU of ours."""
+    seen = [
+        (t, throttled)
+        for line in host
+        if (t := _number(line.get("t_ns"))) is not None
+        and (throttled := _number(_find(line, "cpu", "throttled_us"))) is not None
+    ]
+    if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
+        return None
+    return 1e3 * (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
+
+
+def gpu_utilization(host: list[dict[str, Any]]) -> float | None:
+    """Mean of NVML's utilization of the busiest device, 0 to 1; None without a device."""
+    by_device: dict[int, list[float]] = {}
+    for line in host:
+        for at, gpu in enumerate(line.get("gpu") or []):
+            value = _number(gpu.get("utilization")) if isinstance(gpu, dict) else None
+            if value is not None:
+                by_device.setdefault(at, []).append(value / 100)
+    return max((fmean(values) for values in by_device.values()), default=None)

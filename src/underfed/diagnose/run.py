@@ -1,0 +1,177 @@
+"""From a Recording to a Diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from underfed.diagnose import gather
+from underfed.diagnose.assemble import assemble
+from underfed.diagnose.budget import DeviceTime, cpu_budget, gpu_budget, host_time
+from underfed.diagnose.machine import cpu_facts, gpu_utilization
+from underfed.diagnose.thresholds import THRESHOLDS as T
+from underfed.diagnosis import Diagnosis, Subject, Verdict
+from underfed.playbook.evidence import Evidence, RankFacts
+from underfed.recording import records as r
+from underfed.recording.read import ProcessLog, Recording
+
+#: Reads a window's trace: file, begin and end (unix ns), steps -> device time and facts. Passed in, so that this room
+#: does no I/O of its own.
+TraceReader = Callable[[Path, int, int, int], "TracedWindow | None"]
+
+
+@dataclass(frozen=True)
+class TracedWindow:
+    """What a traced window says."""
+
+    device: DeviceTime
+    facts: Any
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One training process with its evidence."""
+
+    log: ProcessLog
+    evidence: Evidence
+    steady: bool
+
+
+def _workers_of(recording: Recording, log: ProcessLog) -> list[ProcessLog]:
+    return [worker for worker in recording.workers if worker.process.ppid == log.process.pid] or (
+        recording.workers if len(recording.processes) == 1 else []
+    )
+
+
+def look(recording: Recording, log: ProcessLog, read_trace: TraceReader | None) -> Seen | None:
+    """Build the evidence of one process, or None where it made no steps."""
+    loader = gather.training_loader(log)
+    table = gather.step_table(log, loader.workers if loader is not None else 1)
+    if table is None:
+        return None
+    regions = table.regions()
+    stacks = gather.stacks_since(log, table.warmup)
+    sections, samples = gather.section_shares(stacks)
+    host = host_time(regions, sections)
+    facts = log.of(r.Facts)
+    last = facts[-1] if facts else None
+    on_gpu = bool(last and last.device)
+    window, limits = _window(recording, log, read_trace) if on_gpu else (None, [])
+    step = gpu_budget(host, window.device if window else None) if on_gpu else cpu_budget(host)
+    if 0 < samples < T.enough_samples:
+        limits.append(f"only {samples} samples say what the time outside the timed calls was; a longer run says more")
+    elif samples == 0:
+        limits.append("the run was too short for stack samples: time outside the timed calls is not split")
+    if log.of(r.Fault):
+        limits.append(f"a part of the agent failed ({log.of(r.Fault)[0].where}); what it would have seen is missing")
+    if table.kind == r.BY_LOADER:
+        limits.append("no optimizer was seen: a step is one batch of the loader")
+    elif table.kind == r.BY_BACKWARD:
+        limits.append("no optimizer of torch was seen: a step is one backward pass")
+    workers = _workers_of(recording, log)
+    all_steps = max(1, len(log.step_rows()))
+    walls = sorted(table.walls())
+    recompiles = _recompiles(facts, table.warmup)
+    evidence = Evidence(
+        kind="run",
+        on_gpu=on_gpu,
+        device_name=last.device if last else None,
+        steps=len(table.rows),
+        warmup=table.warmup,
+        step=step,
+        regions=regions,
+        spots=gather.spots(stacks, regions),
+        worker_spots=gather.worker_spots(workers),
+        loader=gather.loader_facts(loader),
+        fetches=gather.fetch_facts([log, *workers], table.begin, table.end),
+        epochs=gather.epoch_facts(table),
+        cpus=cpu_facts(recording.host),
+        syncs=gather.syncs(log, all_steps),
+        copies=gather.copies(log, all_steps),
+        torch={name: getattr(last, name) for name in last.__struct_fields__} if last else {},
+        recompiles=recompiles,
+        counts={name: table.mean(name) for name in r.STEP_COUNTS},
+        step_spread=walls[int(0.95 * (len(walls) - 1))] / max(walls[len(walls) // 2], 1e-9),
+        trace=window.facts if window else None,
+        gpu_util=gpu_utilization(recording.host),
+        limits=tuple(limits),
+    )
+    return Seen(log, evidence, table.steady)
+
+
+def _window(
+    recording: Recording, log: ProcessLog, read_trace: TraceReader | None
+) -> tuple[TracedWindow | None, list[str]]:
+    for line in log.of(r.Trace):
+        if line.state != "saved" or not line.file or read_trace is None:
+            return None, [f"no device trace: {line.reason or 'it could not be read'}"]
+        if "/" in line.file or not line.file.startswith("trace-"):
+            return None, ["no device trace: its name in the recording is not one of ours"]
+        found = read_trace(recording.folder / line.file, line.begin_unix, line.end_unix, line.steps)
+        return found, [] if found else ["the device trace could not be read"]
+    return None, ["the device was not traced: the run was too short, or --window off was given"]
+
+
+def _recompiles(facts: list[r.Facts], warmup: int) -> float | None:
+    counted = [(line.step, line.dynamo.get("unique_graphs", 0)) for line in facts if line.dynamo]
+    if not counted:
+        return None
+    since = [count for step, count in counted if step >= warmup]
+    return float(since[-1] - since[0]) if len(since) > 1 else 0.0
+
+
+def diagnose(recording: Recording, read_trace: TraceReader | None = None) -> Diagnosis:
+    """Say what a recording means; always returns a Diagnosis, `unknown` with the reason where nothing can be said."""
+    seen = [found for log in recording.processes if (found := look(recording, log, read_trace)) is not None]
+    if not seen:
+        return _nothing(recording)
+    seen.sort(key=lambda one: (-one.evidence.steps * one.evidence.step_ms, one.log.process.rank or 0))
+    ranks = _ranks(seen)
+    chosen = seen[0]
+    if len(ranks) > 1:
+        late = max(ranks, key=lambda rank: rank.own_ms)
+        chosen = next(one for one in seen if one.log.process.rank == late.rank)
+        chosen = replace(chosen, evidence=replace(chosen.evidence, ranks=tuple(ranks)))
+    subject = Subject(
+        kind="run",
+        paths=[str(recording.folder)],
+        ranks=max(1, len(ranks)),
+        steps=chosen.evidence.steps,
+        warmup_steps=chosen.evidence.warmup,
+        device=chosen.evidence.device_name or "CPU",
+    )
+    return assemble(chosen.evidence, subject, steady=chosen.steady)
+
+
+def _ranks(seen: list[Seen]) -> list[RankFacts]:
+    """One entry a rank. In data-parallel training all ranks take equally long, since each waits for the slowest inside
+    its backward pass and its collectives; what a rank does outside them is its own, and the late rank has most of it.
+    """
+    best: dict[int, Seen] = {}
+    for one in seen:
+        rank = one.log.process.rank
+        if rank is not None and (rank not in best or (one.log.process.restart or 0) >= (best[rank].log.process.restart or 0)):
+            best[rank] = one
+    found = []
+    for rank, one in sorted(best.items()):
+        regions, step = one.evidence.regions, one.evidence.step_ms
+        waiting = regions.get("backward", 0.0) + regions.get("comms", 0.0)
+        waits = one.evidence.wait_ms
+        found.append(RankFacts(rank, step, step - waiting, waits.get("data", 0.0), waits.get("stall", 0.0)))
+    return found
+
+
+def _nothing(recording: Recording) -> Diagnosis:
+    if not recording.processes:
+        text = "No Python process of the command imported torch where underfed could see it."
+        settle = "run Python without -I, -E and -S, and start it from the command itself"
+    else:
+        text = "torch was imported, but no optimizer step, backward pass or DataLoader batch was seen."
+        settle = "run it for longer, or give the command that trains"
+    return Diagnosis(
+        subject=Subject(kind="run", paths=[str(recording.folder)], ranks=None, steps=0),
+        verdict=Verdict(bound="unknown", confidence="low", text=text, settle=settle),
+        limits=["nothing was measured"],
+    )

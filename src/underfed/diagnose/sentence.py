@@ -1,0 +1,55 @@
+"""The sentence that a colleague would say."""
+
+from __future__ import annotations
+
+from underfed.diagnose.split import Split
+from underfed.diagnosis import Finding
+from underfed.playbook.evidence import Evidence
+
+
+def percent(share: float) -> str:
+    """Format a share as a whole percentage."""
+    return f"{100 * share:.0f} %"
+
+
+def milliseconds(value: float) -> str:
+    """Format ms with three significant figures."""
+    if value >= 100:
+        return f"{value:.0f} ms"
+    if value >= 10:
+        return f"{value:.1f} ms"
+    return f"{value:.2f} ms"
+
+
+def _waits(evidence: Evidence) -> str:
+    names = {
+        "data": "waits for input",
+        "transfer": "waits for a copy to the device",
+        "sync": "waits for the device to finish",
+        "launch": "waits for the next launch",
+        "stall": "waits for other work on the training thread",
+        "comms": "waits for the other ranks",
+    }
+    known = {name: value for name, value in evidence.wait_ms.items() if name in names}
+    name = max(known, key=lambda wait: known[wait], default=None)
+    if name is None:
+        return "waits"
+    return f"{names[name]} for {milliseconds(known[name])} of each {milliseconds(evidence.step_ms)} step"
+
+
+def sentence(evidence: Evidence, decided: Split, cause: Finding | None) -> str:
+    """Say what gates the step, and what it comes from."""
+    device = "GPU" if evidence.on_gpu else "CPU"
+    if decided.bound == "unknown":
+        return f"I cannot tell what gates this run: {decided.why or 'nothing that was measured accounts for it'}."
+    if decided.bound == "compute":
+        share = evidence.step.device_share or 0.0
+        fed = f"The {device} computes for {percent(min(share, 1.0))} of each {milliseconds(evidence.step_ms)} step: it is well fed."
+        return f"{fed} {cause.summary}" if cause else f"{fed} Only less or faster computing makes it quicker."
+    who = "The GPU" if evidence.on_gpu else "Training"
+    late = ""
+    if len(evidence.ranks) > 1:
+        slowest = max(evidence.ranks, key=lambda rank: rank.own_ms)
+        late = f" (rank {slowest.rank}, which the others wait for)"
+    text = f"{who}{late} {_waits(evidence)}."
+    return f"{text} {cause.summary}" if cause else text

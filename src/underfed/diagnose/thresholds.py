@@ -1,0 +1,61 @@
+"""Every threshold of the diagnosis, with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Cuts used by the split and the rules; shares are of the untraced step."""
+
+    compute_share: float = 0.80
+    """Device share from which the device gates. On the labelled H200 runs every compute-bound one reads 0.93 or more
+    and every other one below 0.70, so anything between splits them; 0.80 leaves room on both sides."""
+
+    compute_share_cpu: float = 0.60
+    """The same cut where the device is the CPU itself. Such a loop does one thing after the other, so the largest part
+    gates; a wait below two fifths of the step cannot be what matters most."""
+
+    unsure: float = 0.10
+    """A device share this close to the cut lowers the confidence by one grade: no labelled run is there."""
+
+    copies_gate: float = 0.25
+    """Share of the step in device copies from which they, and not computing, may be what keeps the device busy. The
+    labelled pageable run copies for more than half of its device time, all others for less than a tenth."""
+
+    worth: float = 0.05
+    """A wait below this share is not worth a finding: removing it all gains about 5 %, which is machine noise."""
+
+    other_share: float = 0.10
+    """Unexplained time above this share lowers the confidence by one grade."""
+
+    few_steps: int = 10
+    """Fewer steady steps than this carry no verdict above low confidence."""
+
+    enough_steps: int = 30
+    """Steady steps needed for high confidence."""
+
+    enough_samples: int = 40
+    """Stack samples needed outside the timed regions before their split is trusted (about 8 % error at one sigma)."""
+
+    steady_tolerance: float = 0.30
+    """Warm-up ends where a block of steps agrees with the later half of the run to this relative difference."""
+
+    waiting_fetch: float = 0.35
+    """A fetch that computes for less than this share of its wall time is waiting, for storage or a network."""
+
+    computing_fetch: float = 0.60
+    """A fetch that computes for more than this share of its wall time is limited by the CPU."""
+
+    cpu_saturated: float = 0.80
+    """Share of the usable CPUs from which the loader is limited by cores and not by the number of workers."""
+
+    bursty_spread: float = 3.0
+    """95th percentile over median of the fetch times from which a queue is needed to smooth them."""
+
+    skewed_worker: float = 0.90
+    """Share of all batches from one of several workers from which the others feed nothing."""
+
+
+THRESHOLDS = Thresholds()

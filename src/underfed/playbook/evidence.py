@@ -1,0 +1,167 @@
+"""What the rules look at: facts with their source, in ms a step, whatever kind of recording they came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from underfed.diagnosis import Bound, Step
+
+if TYPE_CHECKING:
+    from underfed.timeline.facts import TraceFacts
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place where the training thread spends time. `kind` is the class that the sampler gave it."""
+
+    kind: str
+    where: str
+    leaf: str
+    ms: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class LoaderFacts:
+    """How the training loader is set up."""
+
+    workers: int
+    batch: int | None
+    pin: bool
+    persistent: bool
+    prefetch: int | None
+    context: str | None
+    length: int | None
+    dataset: str | None
+    iterable: bool
+    item_at: str | None
+    collate_at: str | None
+    made_at: str | None
+
+
+@dataclass(frozen=True)
+class FetchFacts:
+    """Fetches of one batch, in ms: means over the steady part, and the spread of the wall time."""
+
+    count: int
+    wall: float
+    cpu: float
+    process_cpu: float
+    collate: float
+    samples: float
+    wall_median: float
+    wall_p95: float
+    bytes_read: float | None
+    by_worker: dict[int, int]
+    span_ms: float
+
+    @property
+    def cpu_share(self) -> float:
+        """Share of a fetch that computes; the rest waits: for storage, a network, a lock or a CPU."""
+        return min(1.0, self.cpu / self.wall) if self.wall > 0 else 1.0
+
+
+@dataclass(frozen=True)
+class EpochFacts:
+    """What epochs cost at their border, in ms each: starting workers and the wait for the first batch above the usual."""
+
+    count: int
+    steps: float
+    start_ms: float
+    first_wait_ms: float
+
+
+@dataclass(frozen=True)
+class CpuFacts:
+    """How many CPUs the run may use, and what says so."""
+
+    visible: int | None
+    usable: float | None
+    quota: float | None
+    limited_by: str | None
+    throttled_share: float | None
+
+
+@dataclass(frozen=True)
+class Sync:
+    """A call that waits for the device: ms and calls a step."""
+
+    call: str
+    where: str
+    ms: float
+    calls: float
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Copies between host and device of one kind and place: ms, calls and bytes a step."""
+
+    direction: str
+    pinned: bool | None
+    blocking: bool
+    where: str
+    ms: float
+    calls: float
+    bytes: float
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """One rank: its step, and what it does itself rather than waits for the others, in ms."""
+
+    rank: int
+    step_ms: float
+    own_ms: float
+    data_ms: float
+    stall_ms: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that is known of a run. None means not known."""
+
+    kind: str
+    on_gpu: bool
+    device_name: str | None = None
+    steps: int = 0
+    warmup: int = 0
+    step: Step = field(default_factory=Step)
+    bound: Bound = "unknown"
+    regions: dict[str, float] = field(default_factory=dict)
+    spots: tuple[Spot, ...] = ()
+    worker_spots: tuple[Spot, ...] = ()
+    loader: LoaderFacts | None = None
+    fetches: FetchFacts | None = None
+    epochs: EpochFacts | None = None
+    cpus: CpuFacts | None = None
+    syncs: tuple[Sync, ...] = ()
+    copies: tuple[Copy, ...] = ()
+    torch: dict[str, Any] = field(default_factory=dict)
+    recompiles: float | None = None
+    counts: dict[str, float] = field(default_factory=dict)
+    step_spread: float | None = None
+    trace: TraceFacts | None = None
+    ranks: tuple[RankFacts, ...] = ()
+    gpu_util: float | None = None
+    limits: tuple[str, ...] = ()
+
+    @property
+    def step_ms(self) -> float:
+        """The untraced step in ms, 0 where not known."""
+        return self.step.ms or 0.0
+
+    @property
+    def wait_ms(self) -> dict[str, float]:
+        """Waits of the budget that are known, in ms a step."""
+        waits = self.step.wait_ms
+        return {name: value for name in waits.__struct_fields__ if (value := getattr(waits, name)) is not None}
+
+    def rest_ms(self, without: str) -> float:
+        """The step without one wait, in ms: what binds next when it is gone."""
+        return max(self.step_ms - self.wait_ms.get(without, 0.0), 0.001)
+
+    def top(self, *kinds: str) -> Spot | None:
+        """The place of these classes that holds most time."""
+        found = [spot for spot in self.spots if spot.kind in kinds]
+        return max(found, key=lambda spot: spot.ms, default=None)

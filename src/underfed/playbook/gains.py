@@ -1,0 +1,41 @@
+"""What a fix is worth: the step after one wait is gone, held against what binds next."""
+
+from __future__ import annotations
+
+from underfed.diagnosis import Gain
+from underfed.playbook.evidence import Evidence
+
+
+def floor_ms(evidence: Evidence) -> float:
+    """The least a step can take however little the host waits: the device's own time, or on a CPU-only run its work."""
+    return evidence.step.device_ms or 0.0
+
+
+def gain_between(evidence: Evidence, best_ms: float, likely_ms: tuple[float, float] | None = None) -> Gain:
+    """Gain for a step that cannot get below `best_ms` and is likely to land between two values, all in ms.
+
+    `at_most` is step / best; a likely step above the present one counts as no gain.
+    """
+    step = evidence.step_ms
+    best = max(best_ms, 0.01 * step, 1e-6)
+    at_most = max(1.0, step / best)
+    if likely_ms is None:
+        return Gain(at_most=round(at_most, 3))
+    low, high = sorted(likely_ms)
+    expected = (max(1.0, step / max(high, best)), max(1.0, step / max(low, best)))
+    return Gain(at_most=round(max(at_most, expected[1]), 3), expected=(round(expected[0], 3), round(expected[1], 3)))
+
+
+def gain_without(evidence: Evidence, saved_ms: float, *, spread: float = 0.15) -> Gain:
+    """Gain when `saved_ms` of the host's time a step goes away, and nothing else changes.
+
+    The rest of the loop stays, so the step becomes `step - saved`, never less than the device's own time. The time
+    saved is believed to `spread` either way; the bound allows for the whole of it and the host's waits for the device,
+    which shrink as well when the loop runs ahead.
+    """
+    step = evidence.step_ms
+    rest = step - saved_ms
+    device = floor_ms(evidence) if evidence.on_gpu else 0.0
+    best = max(rest - (evidence.wait_ms.get("sync") or 0.0) - 0.05 * step, device, 0.02 * step)
+    likely = (max(rest - spread * saved_ms, device), max(min(rest + spread * saved_ms, step), device))
+    return gain_between(evidence, best, likely)

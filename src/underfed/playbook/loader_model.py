@@ -1,0 +1,123 @@
+"""How fast a loader can feed a loop: the arithmetic that the dataloader rules share. Times are ms, one batch each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from underfed.diagnose.thresholds import THRESHOLDS as T
+from underfed.playbook.evidence import Evidence, FetchFacts, LoaderFacts
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Supply against demand of one loader."""
+
+    loader: LoaderFacts
+    fetch: FetchFacts
+    rest: float
+    """What the loop needs a step besides waiting for input: the demand."""
+    border: float
+    """Wait at epoch borders, spread over the steps."""
+    wait: float
+    """Wait for input inside epochs, a step."""
+    cpus: float | None
+    fetches: float
+    """Batches a step (more than one under gradient accumulation)."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a fetch mostly waits (storage, network) rather than computes."""
+        return self.fetch.cpu_share < T.waiting_fetch
+
+    @property
+    def computing(self) -> bool:
+        """Whether a fetch mostly computes."""
+        return self.fetch.cpu_share >= T.computing_fetch
+
+    @property
+    def compute(self) -> float:
+        """CPU time of one fetch, with the threads that a worker starts. In the training process the other threads are
+        the loop's, so there only the fetching thread counts.
+        """
+        return self.fetch.process_cpu if self.loader.workers else self.fetch.cpu
+
+    @property
+    def cpu_used(self) -> float | None:
+        """Share of the usable CPUs that the fetches keep busy over the steady part of the run."""
+        if not self.cpus or self.fetch.span_ms <= 0:
+            return None
+        return self.fetch.count * self.compute / self.fetch.span_ms / self.cpus
+
+    @property
+    def work(self) -> float:
+        """Time of one fetch were it alone on its CPU: computing stretched by other processes is not waiting."""
+        return min(self.fetch.wall, self.fetch.cpu) if self.computing else self.fetch.wall
+
+    def saturated(self) -> bool:
+        """Whether the loader is limited by CPUs, so that more workers cannot help."""
+        if self.waiting or not self.cpus:
+            return False
+        if self.loader.workers == 0:
+            return self.cpus < 1.5
+        return self.loader.workers >= math.floor(self.cpus) or (self.cpu_used or 0.0) >= T.cpu_saturated
+
+    def needed(self) -> int:
+        """Workers that would feed the loop, were CPUs no limit."""
+        return max(1, math.ceil(1.1 * self.fetches * self.work / max(self.rest, 0.01)))
+
+    def sensible(self) -> int:
+        """Workers to advise: those needed, but no more than the CPUs can run where fetches compute."""
+        if self.cpus is None:
+            return min(self.needed(), 8)
+        cap = max(1, math.floor(self.cpus))
+        return min(self.needed(), cap if not self.waiting else max(16, 2 * cap))
+
+    def supply(self, workers: int, *, compute: float | None = None) -> float:
+        """Time a step for which `workers` workers keep the loop waiting in all, were the loop itself free."""
+        work = self.work if compute is None else compute
+        parallel = self.fetches * work / max(workers, 1)
+        if self.waiting or self.cpus is None:
+            return parallel
+        return max(parallel, self.fetches * self.compute / max(self.cpus, 0.5))
+
+    def shared_cpus(self, on_gpu: bool) -> float:
+        """Floor under a step that comes from loop and loader sharing the same CPUs."""
+        if self.cpus is None or self.waiting:
+            return 0.0
+        loop = self.rest if not on_gpu else 0.0
+        return (self.fetches * self.compute + loop) / self.cpus
+
+
+def feed(evidence: Evidence) -> Feed | None:
+    """Build the model from evidence, or None where loader or fetches were not seen."""
+    loader, fetch = evidence.loader, evidence.fetches
+    if loader is None or fetch is None or not evidence.step_ms:
+        return None
+    data = evidence.regions.get("data", 0.0) + evidence.regions.get("start", 0.0)
+    epochs = evidence.epochs
+    border = (epochs.start_ms + epochs.first_wait_ms) / epochs.steps if epochs and epochs.steps else 0.0
+    border = min(border, data)
+    rest = max(evidence.step_ms - data, evidence.step.device_ms or 0.0 if evidence.on_gpu else 0.0, 0.01)
+    return Feed(
+        loader=loader,
+        fetch=fetch,
+        rest=rest,
+        border=border,
+        wait=data - border,
+        cpus=evidence.cpus.usable if evidence.cpus else None,
+        fetches=max(evidence.counts.get("fetches", 1.0), 0.01),
+    )
+
+
+def hot_place(evidence: Evidence) -> str | None:
+    """The line of the dataset's code where fetches spend their time, by samples; else where that code begins."""
+    seen = evidence.worker_spots or tuple(spot for spot in evidence.spots if spot.kind == "data")
+    for spot in seen:
+        if spot.samples >= 3 and not _library(spot.where):
+            return spot.where
+    return evidence.loader.item_at if evidence.loader else None
+
+
+def _library(place: str) -> bool:
+    return any(part in place for part in ("/site-packages/", "/dist-packages/", "/lib/python"))

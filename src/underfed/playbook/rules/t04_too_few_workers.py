@@ -1,0 +1,82 @@
+"""The DataLoader has no or too few worker processes, so the loop waits while batches are made.
+
+What it looks like
+    With `num_workers=0` (the default) the training thread makes every batch itself: the wait for input is as long as
+    the fetch. With too few workers each fetch is overlapped, but all of them together are slower than the loop.
+
+Why it costs
+    Making batches and training take turns instead of running side by side, and the device idles meanwhile.
+
+Fix
+    plain PyTorch: DataLoader(dataset, num_workers=N)
+    HF Trainer:    TrainingArguments(dataloader_num_workers=N)
+    Lightning:     DataLoader(dataset, num_workers=N) in train_dataloader()
+    N is worked out from the time of a fetch, the demand of the loop and the CPUs that the run may really use.
+
+How it is found
+    Every fetch is timed, in the training process or in the workers: wall, CPU time and batches a step. N is the
+    least number of workers whose supply meets the loop's demand, capped by the usable CPUs where fetches compute.
+
+When it stays silent
+    When the wait sits at epoch borders (T5), when the CPUs are already saturated (T8, X1), and when the device is busy.
+
+Not to be confused with
+    T5 (workers start anew each epoch), T7 (enough on average, but in bursts), T8 (the transform needs more CPU than
+    there is), U8 (storage is slow).
+"""
+
+from __future__ import annotations
+
+from underfed.diagnose.thresholds import THRESHOLDS as T
+from underfed.diagnosis import Finding, Fix, Observation
+from underfed.playbook.evidence import Evidence
+from underfed.playbook.gains import gain_between
+from underfed.playbook.loader_model import feed
+from underfed.playbook.rule import Rule
+
+
+def check(evidence: Evidence) -> Finding | None:
+    """Find a loader whose workers are too few for the loop while CPUs are free."""
+    model = feed(evidence)
+    if model is None or model.wait < T.worth * evidence.step_ms:
+        return None
+    now, wanted = model.loader.workers, model.sensible()
+    if wanted <= now or (now > 0 and model.saturated()):
+        return None
+    if now > 0 and model.supply(now) < 0.9 * model.rest:
+        return None
+    best = max(model.rest, model.shared_cpus(evidence.on_gpu), 0.9 * model.supply(wanted))
+    likely = max(model.rest, model.supply(wanted), model.shared_cpus(evidence.on_gpu))
+    slack = 1.0 if model.waiting else 1.25
+    gain = gain_between(evidence, 0.9 * best, (likely, slack * likely + 0.05 * (evidence.step_ms - likely)))
+    if now > 0 and model.waiting:
+        gain = gain_between(evidence, 0.9 * best, (likely, evidence.step_ms))
+    how = "in the training process itself" if now == 0 else f"by {now} worker{'s' if now > 1 else ''}"
+    kind = "waiting" if model.waiting else "computing" if model.computing else "computing and waiting"
+    return RULE.finding(
+        summary=f"Batches are made {how}; num_workers={wanted} would make them beside the training.",
+        gain=gain,
+        where=model.loader.made_at or model.loader.item_at,
+        evidence=[
+            Observation(source="agent", text="wait for input inside epochs", value=round(model.wait, 3), unit="ms/step"),
+            Observation(source="agent", text=f"one fetch, {kind}", value=round(model.fetch.wall, 3), unit="ms"),
+            Observation(source="agent", text="CPU time of one fetch", value=round(model.fetch.cpu, 3), unit="ms"),
+            Observation(source="agent", text="the loop without the wait", value=round(model.rest, 3), unit="ms/step"),
+            Observation(source="host", text="CPUs the run may use", value=model.cpus, unit="CPUs"),
+        ],
+        fix=Fix(
+            text=f"set num_workers={wanted} (now {now})",
+            code=f"DataLoader(..., num_workers={wanted}, persistent_workers=True)",
+        ),
+    )
+
+
+RULE = Rule(
+    id="T4",
+    name="too-few-loader-workers",
+    stage="dataloader",
+    bound="data",
+    numerics="exact",
+    doc=__doc__ or "",
+    check=check,
+)

@@ -1,0 +1,75 @@
+"""Fetch times vary so much that a shallow prefetch queue runs empty, although the workers keep up on average.
+
+What it looks like
+    Most steps get their batch at once; now and then, often every `num_workers`-th time, the loop waits long.
+
+Why it costs
+    `prefetch_factor` batches wait ready for each worker (2 by default). A fetch that takes several times longer than
+    usual empties the queue, and what was lost is never caught up.
+
+Fix
+    plain PyTorch: DataLoader(..., prefetch_factor=4)
+    HF Trainer:    TrainingArguments(dataloader_prefetch_factor=4)
+    Lightning:     DataLoader(..., prefetch_factor=4)
+    It costs memory: prefetch_factor x num_workers batches are held. Batches come in order, so one very slow sample
+    still blocks those behind it; smoothing cannot make up for a rate that is too low.
+
+How it is found
+    The spread of the fetch times (95th percentile over median) beside a mean supply that meets the demand.
+
+When it stays silent
+    When the mean supply is too low (T4, T8, U8), and when fetch times are even.
+
+Not to be confused with
+    T4 and T8, where no depth of queue helps.
+"""
+
+from __future__ import annotations
+
+from underfed.diagnose.thresholds import THRESHOLDS as T
+from underfed.diagnosis import Finding, Fix, Observation
+from underfed.playbook.evidence import Evidence
+from underfed.playbook.gains import gain_between
+from underfed.playbook.loader_model import feed, hot_place
+from underfed.playbook.rule import Rule
+
+
+def check(evidence: Evidence) -> Finding | None:
+    """Find waits that come from the spread of the fetch times and not from their mean."""
+    model = feed(evidence)
+    if model is None or model.loader.workers == 0 or model.wait < T.worth * evidence.step_ms:
+        return None
+    spread = model.fetch.wall_p95 / max(model.fetch.wall_median, 1e-9)
+    worst = max(spread, model.fetch.wall / max(model.fetch.wall_median, 1e-9) * 2)
+    mean_supply = model.fetches * model.fetch.wall / model.loader.workers
+    if worst < T.bursty_spread or mean_supply > model.rest:
+        return None
+    depth = model.loader.prefetch or 2
+    wanted = 2 * depth
+    step = evidence.step_ms
+    return RULE.finding(
+        summary=f"Fetches come in bursts and {depth} batches a worker do not bridge them; queue {wanted}.",
+        gain=gain_between(evidence, step - model.wait, (step - model.wait, step - 0.4 * model.wait)),
+        where=model.loader.made_at,
+        evidence=[
+            Observation(source="agent", text="fetch, median", value=round(model.fetch.wall_median, 3), unit="ms"),
+            Observation(source="agent", text="fetch, 95th percentile", value=round(model.fetch.wall_p95, 3), unit="ms"),
+            Observation(source="agent", text="mean supply of a batch", value=round(mean_supply, 3), unit="ms"),
+            Observation(source="agent", text=f"slow fetches at {hot_place(evidence) or 'an unknown line'}"),
+        ],
+        fix=Fix(
+            text=f"set prefetch_factor={wanted} (now {depth})",
+            code=f"DataLoader(..., prefetch_factor={wanted})",
+        ),
+    )
+
+
+RULE = Rule(
+    id="T7",
+    name="queue-too-shallow-for-bursts",
+    stage="dataloader",
+    bound="data",
+    numerics="exact",
+    doc=__doc__ or "",
+    check=check,
+)

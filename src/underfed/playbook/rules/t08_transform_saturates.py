@@ -1,0 +1,76 @@
+"""The work per sample needs more CPU than the run has: more workers cannot help.
+
+What it looks like
+    Workers are busy computing all the time, the CPUs are full, and the loop still waits.
+
+Why it costs
+    Decoding, augmenting or tokenising a batch takes longer, over all usable CPUs, than training on it.
+
+Fix
+    Make the work cheaper or do it once: decode at the size that is needed, cache or precompute what does not change,
+    tokenise before training, replace per-row look-ups by arrays, or move the transform to an idle GPU
+    (torchvision.transforms.v2 on batches, kornia, DALI). Moving or reordering random transforms changes the samples
+    that training sees; check the result before you trust it.
+
+How it is found
+    The CPU time of every fetch against its wall time and the CPUs that the run may use. The line is the one in the
+    dataset's code where the samples of the workers fall.
+
+When it stays silent
+    When fetches mostly wait (U8), when CPUs are free (T4), and when the loop does not wait.
+
+Not to be confused with
+    T4 (CPUs are free, workers are not), U8 (fetches wait for storage), X1 (more workers than CPUs).
+"""
+
+from __future__ import annotations
+
+from underfed.diagnose.thresholds import THRESHOLDS as T
+from underfed.diagnosis import Finding, Fix, Observation
+from underfed.playbook.evidence import Evidence
+from underfed.playbook.gains import gain_between
+from underfed.playbook.loader_model import feed, hot_place
+from underfed.playbook.rule import Rule
+
+
+def check(evidence: Evidence) -> Finding | None:
+    """Find fetches that compute for longer than the CPUs allow."""
+    model = feed(evidence)
+    if model is None or model.wait < T.worth * evidence.step_ms or model.waiting:
+        return None
+    cpus = model.cpus or 1.0
+    over_all = model.fetches * model.compute / cpus
+    limited = model.saturated() if model.loader.workers else over_all > model.rest
+    if not limited:
+        return None
+    step = evidence.step_ms
+    # Halving the work per sample is taken as what a careful rewrite reaches; the bound is a transform that costs nothing.
+    halved = max(model.rest, step - 0.5 * model.wait)
+    where = hot_place(evidence)
+    return RULE.finding(
+        summary=(
+            f"Making a batch takes {model.compute:.0f} ms of CPU time and the run has {cpus:g} "
+            f"CPU{'s' if cpus != 1 else ''}: the per-sample work must become cheaper, more workers cannot help."
+        ),
+        gain=gain_between(evidence, 0.95 * model.rest, (halved, 0.95 * step)),
+        where=where,
+        evidence=[
+            Observation(source="agent", text="CPU time of one fetch", value=round(model.compute, 3), unit="ms"),
+            Observation(source="agent", text="wall time of one fetch", value=round(model.fetch.wall, 3), unit="ms"),
+            Observation(source="agent", text="of which collating", value=round(model.fetch.collate, 3), unit="ms"),
+            Observation(source="agent", text="the loop without the wait", value=round(model.rest, 3), unit="ms/step"),
+            Observation(source="host", text="CPUs the run may use", value=model.cpus, unit="CPUs"),
+        ],
+        fix=Fix(text="make the per-sample work cheaper: precompute, cache, vectorise, or move it to the GPU"),
+    )
+
+
+RULE = Rule(
+    id="T8",
+    name="transform-saturates-cpus",
+    stage="dataloader",
+    bound="data",
+    numerics="exact",
+    doc=__doc__ or "",
+    check=check,
+)

@@ -1,0 +1,68 @@
+"""The micro-batch is too small to fill the device, and its memory is mostly free.
+
+What it looks like
+    A launch-bound step beside gigabytes of unused device memory.
+
+Why it costs
+    The cost of a launch does not shrink with the batch, so small batches pay it more often for each sample.
+
+Fix
+    Raise the micro-batch towards the memory limit. Keep the effective batch where the result depends on it: a larger
+    micro-batch with fewer accumulation steps is the same training. A larger effective batch is another experiment, and
+    a batch that is pinned for comparisons stays pinned.
+
+How it is found
+    Launch waits beside the peak of the allocator's memory against the card's.
+
+When it stays silent
+    When the device is busy, or its memory is in use.
+
+Not to be confused with
+    T15: the same idle device, cured without changing the batch.
+"""
+
+from __future__ import annotations
+
+from underfed.diagnosis import Finding, Fix, Observation
+from underfed.playbook.evidence import Evidence
+from underfed.playbook.gains import gain_between
+from underfed.playbook.rule import Rule
+
+_SHARE = 0.25
+_USED = 0.5
+
+
+def check(evidence: Evidence) -> Finding | None:
+    """Find a launch-bound step with device memory to spare."""
+    memory = evidence.torch.get("memory") or {}
+    launch, device = evidence.wait_ms.get("launch", 0.0), evidence.step.device_ms
+    total, peak = memory.get("total", 0), memory.get("peak", 0)
+    if not evidence.on_gpu or device is None or not total or launch < _SHARE * evidence.step_ms:
+        return None
+    used = peak / total
+    if used > _USED:
+        return None
+    step = evidence.step_ms
+    fits = 0.9 / max(used, 0.02)
+    # Per sample: the host's time is shared by a larger batch, the device's grows with it at worst.
+    return RULE.finding(
+        summary=f"{100 * used:.0f} % of the GPU's memory is used; a larger micro-batch shares the launches among more samples.",
+        gain=gain_between(evidence, max(step / fits, 0.05 * device), (max(device, step / fits), 0.9 * step)),
+        evidence=[
+            Observation(source="agent", text="peak of device memory", value=round(peak / 2**30, 2), unit="GiB"),
+            Observation(source="agent", text="device idle for want of launches", value=round(launch, 3), unit="ms/step"),
+        ],
+        fix=Fix(text="raise the micro-batch, and lower accumulation by the same factor to keep the effective batch"),
+        note="gain is per sample; it changes the experiment where the effective batch changes",
+    )
+
+
+RULE = Rule(
+    id="T18",
+    name="batch-too-small",
+    stage="memory",
+    bound="host",
+    numerics="semantic",
+    doc=__doc__ or "",
+    check=check,
+)

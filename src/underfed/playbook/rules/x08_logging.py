@@ -1,0 +1,45 @@
+"""Logging, progress bars or plots take much of the step on the training thread.
+
+What it looks like
+    Time behind the optimizer step, in print, logging, a tracker's log() or a figure.
+
+Why it costs
+    Each line is formatted, written and perhaps flushed before the next step begins. Values on the device are waited for.
+
+Fix
+    Log every N steps, let the tracker batch its writes, do not fsync, draw figures after training.
+    HF Trainer: logging_steps; Lightning: Trainer(log_every_n_steps=...).
+
+How it is found
+    Stack samples in logging code, with the user's line that calls it.
+
+When it stays silent
+    When it is a small share of the step.
+
+Not to be confused with
+    X5 (the value that is logged makes the host wait), X9 (other work).
+"""
+
+from __future__ import annotations
+
+from underfed.diagnosis import Finding, Fix
+from underfed.playbook.evidence import Evidence
+from underfed.playbook.rule import Rule
+from underfed.playbook.stalls import stall_finding
+
+
+def check(evidence: Evidence) -> Finding | None:
+    """Find logging that holds up the training thread."""
+    fix = Fix(text="log every N steps and without flushing each line", code="if step % 50 == 0: log(...)")
+    return stall_finding(RULE, evidence, ("logging", "progress", "plotting"), "Logging", "log less often", fix)
+
+
+RULE = Rule(
+    id="X8",
+    name="logging-on-training-thread",
+    stage="free",
+    bound="host",
+    numerics="exact",
+    doc=__doc__ or "",
+    check=check,
+)

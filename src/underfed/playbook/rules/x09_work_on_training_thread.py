@@ -1,0 +1,45 @@
+"""Other Python work on the training thread holds up the step: metrics, copies of weights, file writes, sleeps.
+
+What it looks like
+    A line of the loop, usually behind the optimizer step, where the training thread spends much of its time.
+
+Why it costs
+    While it runs nothing is launched, so the device runs dry; on a CPU-only run it adds to every step.
+
+Fix
+    Do it every N steps, move it to a thread or process, or keep it on the device: metrics on the GPU with one read at
+    the end, EMA of weights on the GPU with torch._foreach_lerp_ or torch.optim.swa_utils.AveragedModel.
+
+How it is found
+    Stack samples outside the timed calls, the model and the known kinds of work; the line with most of them is named.
+
+When it stays silent
+    When there is no such line, or it is a small share of the step.
+
+Not to be confused with
+    X6 (checkpoints), X7 (validation), X8 (logging), X3 (making input).
+"""
+
+from __future__ import annotations
+
+from underfed.diagnosis import Finding, Fix
+from underfed.playbook.evidence import Evidence
+from underfed.playbook.rule import Rule
+from underfed.playbook.stalls import stall_finding
+
+
+def check(evidence: Evidence) -> Finding | None:
+    """Find work on the training thread that has no rule of its own."""
+    fix = Fix(text="do it every N steps, in another process, or on the device", code="if step % 50 == 0: ...")
+    return stall_finding(RULE, evidence, ("stall",), "Other work", "do it less often or elsewhere", fix)
+
+
+RULE = Rule(
+    id="X9",
+    name="work-on-training-thread",
+    stage="free",
+    bound="host",
+    numerics="exact",
+    doc=__doc__ or "",
+    check=check,
+)

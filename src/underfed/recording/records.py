@@ -1,0 +1,152 @@
+"""The lines of a recording. Writers are the agent (standard library only) and `underfed run`; this is the reader's side.
+
+Times are integer nanoseconds: `t`, `end` and `clock` on the machine's monotonic clock, `unix` since 1970.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+#: Columns of a step row: five of its own, the regions, the counts. The agent's `clock` module has the same order.
+STEP_REGIONS = (
+    "data", "start", "eval", "h2d", "d2h", "sync", "gc", "backward", "optimizer", "comms", "cache", "pre", "mid", "post",
+)  # fmt: skip
+STEP_COUNTS = ("fetches", "syncs", "copies", "collections")
+STEP_COLUMNS = ("index", "kind", "end", "wall", "flags", *STEP_REGIONS, *STEP_COUNTS)
+
+BY_OPTIMIZER, BY_BACKWARD, BY_LOADER = range(3)
+TRACED, NEW_EPOCH = 1, 2
+
+
+class Line(msgspec.Struct, tag_field="k", frozen=True):
+    """Base of all lines; `k` says which kind."""
+
+
+class Process(Line, tag="process", frozen=True, kw_only=True):
+    """A process that the agent watches."""
+
+    pid: int
+    ppid: int
+    role: str = "main"
+    worker: int | None = None
+    clock: int = 0
+    unix: int = 0
+    python: str | None = None
+    torch: str | None = None
+    cuda: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    world: int | None = None
+    restart: int | None = None
+
+
+class Loader(Line, tag="loader", frozen=True, kw_only=True):
+    """How a DataLoader is set up; `id` is its dataset's."""
+
+    id: int
+    t: int = 0
+    workers: int = 0
+    batch: int | None = None
+    pin: bool = False
+    persistent: bool = False
+    prefetch: int | None = None
+    context: str | None = None
+    length: int | None = None
+    dataset: str | None = None
+    iterable: bool = False
+    item_at: str | None = None
+    collate_at: str | None = None
+    sampler: str | None = None
+    made_at: str | None = None
+    start_ns: int = 0
+
+
+class Steps(Line, tag="steps", frozen=True, kw_only=True):
+    """Step rows, columns as in STEP_COLUMNS."""
+
+    rows: list[list[int]]
+
+
+class Fetches(Line, tag="fetches", frozen=True, kw_only=True):
+    """Fetches of batches: end, wall, thread CPU, process CPU (ns), bytes read, samples, collate (ns)."""
+
+    worker: int | None = None
+    workers: int = 0
+    rows: list[list[int | None]]
+
+
+class Stacks(Line, tag="stacks", frozen=True, kw_only=True):
+    """Where the training thread stood: section, class, user's place, leaf's place, ns, samples."""
+
+    rows: list[tuple[str | None, str, str, str, int, int]]
+
+
+class Syncs(Line, tag="syncs", frozen=True, kw_only=True):
+    """Calls that waited for the device: call, place, ns, count."""
+
+    rows: list[tuple[str, str, int, int]]
+
+
+class Copies(Line, tag="copies", frozen=True, kw_only=True):
+    """Copies between host and device: direction, pinned, blocking, place, ns, count, bytes."""
+
+    rows: list[tuple[str, bool | None, bool, str, int, int, int]]
+
+
+class Facts(Line, tag="facts", frozen=True, kw_only=True):
+    """Settings of torch and counters, each time they change."""
+
+    t: int
+    step: int = 0
+    anomaly: bool | None = None
+    threads: int | None = None
+    matmul_precision: str | None = None
+    cudnn_benchmark: bool | None = None
+    cudnn_tf32: bool | None = None
+    deterministic: bool | None = None
+    profiler: bool | None = None
+    settrace: bool | None = None
+    device: str | None = None
+    device_index: int | None = None
+    capability: list[int] | None = None
+    distributed: bool | None = None
+    backend: str | None = None
+    optimizers: list[dict[str, Any]] | None = None
+    dynamo: dict[str, Any] | None = None
+    memory: dict[str, int] | None = None
+
+
+class Trace(Line, tag="trace", frozen=True, kw_only=True):
+    """A traced window, or why there is none."""
+
+    state: str
+    reason: str | None = None
+    file: str | None = None
+    steps: int = 0
+    begin_unix: int = 0
+    end_unix: int = 0
+    begin: int = 0
+    end: int = 0
+    start_ns: int = 0
+    stop_ns: int = 0
+    save_ns: int = 0
+
+
+class Fault(Line, tag="fault", frozen=True, kw_only=True):
+    """A fault of the agent's own."""
+
+    where: str
+    error: str
+
+
+class End(Line, tag="end", frozen=True, kw_only=True):
+    """The process ended in good order."""
+
+    steps: int = 0
+
+
+
+
+AnyLine = Process | Loader | Steps | Fetches | Stacks | Syncs | Copies | Facts | Trace | Fault | End
