@@ -49,4 +49,9 @@ def main(argv: Sequence[str]) -> int:
 
 def entry() -> None:
     """Entry point of the `underfed` script."""
+    if sys.argv[1:2] == ["run"]:
+        import signal
+
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before the command starts: no traceback of ours
     sys.exit(main(sys.argv[1:]))
