@@ -38,8 +38,9 @@ def install(folder, options=""):
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "autograd"):
         return
-    from . import collect, comms, core, facts, loader, optim, sampler, tensors, window
+    from . import clock, collect, comms, core, facts, frames, hidden, loader, optim, sampler, tensors, window, writer
 
+    hidden.hide((clock, collect, comms, core, facts, frames, loader, optim, sampler, tensors, window, writer))
     core.start(folder, _parse(options))
     core.S.on_boundary.append(sampler.stop_at_limit)
     optim.on_optimizer = facts.note_optimizer

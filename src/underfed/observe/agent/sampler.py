@@ -187,7 +187,12 @@ def _loop(stop, done):
     try:
         period = WORKER_PERIOD if S.worker is not None else PERIOD
         last = flushed = perf_counter_ns()
-        while not stop.acquire(timeout=period):
+        seed = last & 0xFFFF
+        while True:
+            # A fixed period can fall into step with the loop and see the same place of it each time.
+            seed = (seed * 1103515245 + 12345) & 0x7FFFFFFF
+            if stop.acquire(timeout=period * (0.5 + (seed >> 8 & 0xFFFF) / 65536)):
+                break
             now = perf_counter_ns()
             try:
                 _take(now - last)

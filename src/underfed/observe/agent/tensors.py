@@ -8,7 +8,7 @@ import functools
 from threading import get_ident
 
 from . import frames
-from .clock import CACHE, CLOCK, COPIES, D2H, H2D, SYNC, SYNCS
+from .clock import CACHE, CLOCK, COPIES, D2H, H2D, LOOP, SYNC, SYNCS
 from .core import S
 
 _WAITING = ("item", "tolist", "__bool__", "__float__", "__int__", "__index__", "numpy", "nonzero")
@@ -103,6 +103,8 @@ def _settle(tensor, args, kwargs, out, token, copies_into):
 
 def _forget(token):
     """Leave a region as if it had never been entered: its time stays with whatever is around it."""
+    if token[0] == LOOP:
+        CLOCK.mark = token[2] + CLOCK.inner
     CLOCK.region = token[0]
     CLOCK.inner += token[1]
 
