@@ -38,7 +38,7 @@ def sampled(alias: object) -> st.SearchStrategy[str]:
     return st.sampled_from(alias.__args__)  # type: ignore[attr-defined]
 
 
-waits = st.builds(d.Waits, **{name: number for name in d.Waits.__struct_fields__})
+waits = st.builds(d.Waits, **dict.fromkeys(d.Waits.__struct_fields__, number))
 steps = st.builds(d.Step, wait_ms=waits, **{name: number for name in d.Step.__struct_fields__ if name != "wait_ms"})
 factor = st.one_of(st.floats(0, 300), st.floats(allow_nan=False, allow_infinity=False))
 gains = st.builds(d.Gain, at_most=factor, expected=st.one_of(st.none(), st.tuples(factor, factor)))

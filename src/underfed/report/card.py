@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TextIO
 
 from underfed.diagnosis import Diagnosis, Finding, Step, Subject
 from underfed.report.budget import Row, rows
 from underfed.report.page import WIDTH, Line, command, paragraph, plain, show, wants_colour
-from underfed.report.text import cells, clean, shorten_left
+from underfed.report.text import cells, clean, place
 from underfed.report.words import (
     BOUND_STYLE,
     CONFIDENCE_STYLE,
@@ -135,23 +136,23 @@ def _fixes(findings: list[Finding], said: str, ascii_only: bool) -> list[Line]:
     if not findings:
         return []
     page: list[Line] = [[], [("What to do, first things first", "bold")]]
-    for place, finding in enumerate(findings[:MOST_FIXES], 1):
-        page += _fix(place, finding, said, ascii_only)
+    for number, finding in enumerate(findings[:MOST_FIXES], 1):
+        page += _fix(number, finding, said, ascii_only)
     if len(findings) > MOST_FIXES:
         page.append([(f"  and {len(findings) - MOST_FIXES} more in the JSON", "dim")])
     return page
 
 
-def _fix(place: int, finding: Finding, said: str, ascii_only: bool) -> list[Line]:
+def _fix(number: int, finding: Finding, said: str, ascii_only: bool) -> list[Line]:
     rule, name, summary = (clean(text, ascii_only=ascii_only) for text in (finding.rule, finding.name, finding.summary))
-    page = paragraph(f"{rule} {name}", "bold", first=f"  {place}. ", rest="     ", most=2)
+    page = paragraph(f"{rule} {name}", "bold", first=f"  {number}. ", rest="     ", most=2)
     gain, indent = gain_words(finding.gain), "     "
     if cells("".join(text for text, _ in page[-1])) + 2 + len(gain) <= WIDTH:
         page[-1] += [("  ", ""), (gain, "bold green")]
     else:
         page.append([(indent, ""), (gain, "bold green")])
     if finding.where is not None:
-        where = shorten_left(clean(finding.where, ascii_only=ascii_only), WIDTH - len(indent))
+        where = place(finding.where, _here(), ascii_only=ascii_only, width=WIDTH - len(indent))
         page.append([(indent, ""), (where, "cyan")])
     if finding.summary not in said:
         page += paragraph(summary, first=indent, rest=indent, most=3)
@@ -174,6 +175,14 @@ def _fix(place: int, finding: Finding, said: str, ascii_only: bool) -> list[Line
     return page
 
 
+def _here() -> str | None:
+    """Return the current folder, None where it is gone."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return None
+
+
 def _cut(text: str, width: int) -> str:
     """Return a line of code in at most `width` columns, its indent kept."""
     if cells(text) <= width:
@@ -190,7 +199,7 @@ def _others(findings: list[Finding], ascii_only: bool) -> list[Line]:
     for finding in findings[:MOST_OTHERS]:
         head = f"{clean(finding.rule, ascii_only=ascii_only)} {clean(finding.name, ascii_only=ascii_only)}"
         if finding.where is not None:
-            head += f" at {shorten_left(clean(finding.where, ascii_only=ascii_only), 40)}"
+            head += f" at {place(finding.where, _here(), ascii_only=ascii_only, width=40)}"
         reason = finding.note if finding.note is not None else "the reason was not given"
         page += paragraph(f"{head}: {clean(reason, ascii_only=ascii_only)}", first="  - ", rest="    ", most=4)
     if len(findings) > MOST_OTHERS:

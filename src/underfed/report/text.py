@@ -87,6 +87,13 @@ def shorten_left(text: str, width: int) -> str:
     return "..." + kept
 
 
+def place(where: str, folder: str | None, *, ascii_only: bool, width: int) -> str:
+    """Return a file and line as shown from `folder`: relative below it, and cut at the left to `width` columns."""
+    if folder is not None and where.startswith(folder.rstrip("/") + "/"):
+        where = where[len(folder.rstrip("/")) + 1 :]
+    return shorten_left(clean(where, ascii_only=ascii_only), width)
+
+
 def _cell(char: str) -> int:
     if unicodedata.combining(char) or unicodedata.category(char) in {"Mn", "Me"}:
         return 0

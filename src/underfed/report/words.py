@@ -16,7 +16,7 @@ _BOUNDS: dict[Bound, str] = {
 _GLOSS: dict[Bound, str] = {
     "data": "the loop waits for its input",
     "host": "the device waits for the Python thread",
-    "compute": "the device works all the time",
+    "compute": "computing fills the step",
     "comms": "collectives hold up the step",
     "unknown": "the evidence does not settle it",
 }

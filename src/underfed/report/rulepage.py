@@ -1,0 +1,113 @@
+"""A rule's docstring as a page: for the terminal, and as Markdown for the docs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Sequence
+
+from underfed.playbook.rule import Rule
+from underfed.report.text import wrap
+from underfed.report.words import numerics_words
+
+_WIDTH = 80
+#: A source line that leaves less room than its next word needs was broken by its width, not on purpose.
+_SOURCE_WIDTH = 112
+_HEADING = re.compile(r"^[A-Z][A-Za-z' ]{2,40}$")
+
+
+def pattern(rule: Rule) -> str:
+    """Return the sentence that states a rule's pattern: the first paragraph of its docstring, as one line."""
+    return " ".join(inspect.cleandoc(rule.doc).partition("\n\n")[0].split())
+
+
+def sections(rule: Rule) -> list[tuple[str, list[str]]]:
+    """Return the headed sections behind it: a heading, and its lines, joined where the source broke them by width.
+
+    A heading is a line of words at the left margin; its text is indented. Other text at the margin belongs to no
+    section and comes under an empty heading.
+    """
+    found: list[tuple[str, list[str]]] = []
+    for line in inspect.cleandoc(rule.doc).partition("\n\n")[2].splitlines():
+        if _HEADING.match(line):
+            found.append((line, []))
+        else:
+            if not found:
+                found.append(("", []))
+            found[-1][1].append(line)
+    return [(heading, _joined(body)) for heading, body in found if heading or any(body)]
+
+
+def _joined(body: Sequence[str]) -> list[str]:
+    lines: list[str] = []
+    width = 0
+    for raw in body:
+        line = raw.strip()
+        previous = lines[-1] if lines else ""
+        if previous and line and width + 1 + len(line.split()[0]) > _SOURCE_WIDTH:
+            lines[-1] = f"{previous} {line}"
+        else:
+            lines.append(line)
+        width = len(raw)
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def page(rule: Rule) -> str:
+    """Return a rule's page for `underfed explain`, in 80 columns."""
+    shown = [f"{rule.id} {rule.name}", *wrap(pattern(rule), _WIDTH), "", _facts(rule)]
+    numerics = numerics_words(rule.numerics)
+    if numerics is not None:
+        shown.append(f"note: {numerics}")
+    for heading, body in sections(rule):
+        shown += ["", heading] if heading else [""]
+        for line in body:
+            shown += [f"  {part}".rstrip() for part in wrap(line, _WIDTH - 2)]
+    return "\n".join(shown) + "\n"
+
+
+def listing(rules: Sequence[Rule]) -> str:
+    """Return all rules by stage, each with its id, name and pattern, in 80 columns."""
+    shown: list[str] = []
+    stage = None
+    for rule in rules:
+        if rule.stage != stage:
+            stage = rule.stage
+            shown += ["", f"{stage}"] if shown else [f"{stage}"]
+        shown.append(f"  {rule.id:<4} {rule.name}")
+        shown += [f"       {line}" for line in wrap(pattern(rule), _WIDTH - 7)]
+    return "\n".join(shown) + "\n"
+
+
+def markdown(rule: Rule) -> str:
+    """Return a rule's section of the docs page."""
+    shown = [f"## {rule.id} {rule.name}", "", _escaped(pattern(rule)), "", _facts(rule)]
+    for heading, body in sections(rule):
+        if heading:
+            shown += ["", f"### {heading}"]
+        shown.append("")
+        for place, line in enumerate(body):
+            goes_on = bool(line) and place + 1 < len(body) and bool(body[place + 1])
+            shown.append(_escaped(line) + ("\\" if goes_on else ""))
+    return "\n".join(shown) + "\n"
+
+
+def table(rules: Sequence[Rule]) -> str:
+    """Return the table of all rules in Markdown."""
+    shown = ["| rule | name | stage | what it finds |", "|---|---|---|---|"]
+    for rule in rules:
+        sentence = _escaped(pattern(rule)).replace("|", "\\|")
+        shown.append(f"| {rule.id} | `{rule.name}` | {rule.stage} | {sentence} |")
+    return "\n".join(shown) + "\n"
+
+
+def _facts(rule: Rule) -> str:
+    return f"stage: {rule.stage}; bound: {rule.bound}; numerics: {rule.numerics}"
+
+
+def _escaped(line: str) -> str:
+    """Escape what Markdown would read as markup, outside of code spans."""
+    parts = line.split("`")
+    escaped = [part if at % 2 else re.sub(r"([\\*_<\[\]])", r"\\\1", part) for at, part in enumerate(parts)]
+    return "`".join(escaped)
