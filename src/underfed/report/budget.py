@@ -39,8 +39,8 @@ class Row:
     share: float
 
 
-def rows(step: Step, *, gpu: bool) -> list[Row]:
-    """Return the rows of a step's budget, the step itself last.
+def rows(step: Step, *, device: str) -> list[Row]:
+    """Return the rows of a step's budget, the step itself last; `device` says what device time is here.
 
     The shown figures of the rows add up to the shown step. What the known rows leave over goes to `other`, or to a row
     `not split` where rows are unknown; what they exceed the step by is a negative row `overlap`. Where the step itself
@@ -51,7 +51,7 @@ def rows(step: Step, *, gpu: bool) -> list[Row]:
     total = finite(step.ms)
     if total is None or total < _SHORTEST:
         shown = [(label, "?" if value is None else f"{value:.3f}") for label, value in values]
-        return [_row(label, ms, "?", 0.0, gpu) for label, ms in [*shown, ("step", "?")]]
+        return [_row(label, ms, "?", 0.0, device) for label, ms in [*shown, ("step", "?")]]
     # A part that is a hundred times its whole was not measured by any clock.
     values = [(label, None if value is None or abs(value) > 100 * total else value) for label, value in values]
     quantum_digits = 0 if total >= 10_000 else 1 if total >= 10 else 2 if total >= 1 else 3
@@ -62,16 +62,17 @@ def rows(step: Step, *, gpu: bool) -> list[Row]:
     result = []
     for label, value in values:
         if value is None:
-            result.append(_row(label, "?", "?", 0.0, gpu))
+            result.append(_row(label, "?", "?", 0.0, device))
         else:
-            result.append(_row(label, next(ms), next(shares), value / total, gpu))
-    result.append(_row("step", f"{total:.{quantum_digits}f}", "100.0", 0.0, gpu))
+            result.append(_row(label, next(ms), next(shares), value / total, device))
+    result.append(_row("step", f"{total:.{quantum_digits}f}", "100.0", 0.0, device))
     return result
 
 
-def _row(label: str, ms: str, percent: str, share: float, gpu: bool) -> Row:
-    meaning = _MEANING.get(label) or ("the GPU computes or copies" if gpu else "forward, backward, optimizer")
-    return Row(label=label, meaning=meaning, ms=ms, percent=percent, share=min(1.0, max(0.0, share)))
+def _row(label: str, ms: str, percent: str, share: float, device: str) -> Row:
+    return Row(
+        label=label, meaning=_MEANING.get(label, device), ms=ms, percent=percent, share=min(1.0, max(0.0, share))
+    )
 
 
 def _balanced(values: list[tuple[str, float | None]], total: float, quantum: float) -> list[tuple[str, float | None]]:

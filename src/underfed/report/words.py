@@ -43,6 +43,13 @@ def has_gpu(subject: Subject) -> bool:
     return subject.device is not None and not subject.device.strip().lower().startswith("cpu")
 
 
+def device_words(subject: Subject) -> str:
+    """Return what device time is on this device, in at most 28 columns."""
+    if subject.device is None:
+        return "the device is at work"
+    return "the GPU computes or copies" if has_gpu(subject) else "forward, backward, optimizer"
+
+
 def bound_words(bound: Bound, subject: Subject) -> str:
     """Return the bound in the user's words: `GPU-bound` where there is a GPU, `compute-bound` on a CPU-only run."""
     if bound == "compute":
@@ -80,7 +87,7 @@ def _significant(value: float | None) -> str:
     if known is None:
         return "?"
     size = abs(known)
-    if known == int(known) and size >= 1:
+    if known == int(known):
         return f"{known:.0f}"
     return f"{known:.{0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3}f}"
 
