@@ -1,0 +1,262 @@
+"""TraceFacts: everything that the diagnosis takes from one trace, small enough to send between processes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from underfed.timeline import steps as s
+from underfed.timeline.device import Parts, Rows, Totals, communicating, devices, parts
+from underfed.timeline.idle import Gap, HostView, attribute, host_view, longest
+from underfed.timeline.intervals import Flags, Ints
+from underfed.timeline.kernels import (
+    CallRow,
+    Character,
+    CopyRow,
+    KernelRow,
+    call_table,
+    character,
+    copy_table,
+    kernel_table,
+)
+from underfed.timeline.launches import Launches, LaunchFacts, launch_facts, launch_flags, match
+from underfed.timeline.model import KERNEL, OPERATOR, PYTHON, RUNTIME, Timeline
+
+KERNELS_KEPT = 200
+GAPS_KEPT = 10
+#: Real traces read below 1 % here, from kernels launched ahead of the end of the one before.
+OVERLAP_DOUBTFUL = 0.05
+
+
+class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One device. `totals` cover the whole trace or the window asked for; `work` is the device time of what the host
+    launched in the window or in the marked steps, wherever on the time axis the device did it.
+
+    `region_ns` is the stretch over which `idle_ns` splits the idle time by cause: the window; else from the first step
+    mark to the end of the last step or of its device work; else from the first to the last device event.
+    """
+
+    id: int
+    name: str | None
+    events: int
+    kernels: int
+    median_kernel_ns: int | None
+    totals: Totals
+    work: Totals
+    region_ns: int
+    region_busy_ns: int
+    idle_ns: dict[str, int]
+    gaps: list[Gap]
+
+
+class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One marked step: host time between its marks, and the device time of what was launched in it."""
+
+    number: int
+    wall_ns: int
+    work: Totals
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of the host by kind; what they cost is how far the profiler slowed it."""
+
+    operators: int
+    runtime: int
+    python: int
+
+
+class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank's trace in numbers. Times are ns; `begin_ns` and `end_ns` are Unix ns where the trace has a base."""
+
+    rank: int | None
+    world_size: int | None
+    device_name: str | None
+    events: int
+    begin_ns: int | None
+    end_ns: int | None
+    windowed: bool
+    devices: list[DeviceFacts]
+    steps: list[StepFacts]
+    kernels: list[KernelRow]
+    kernel_names: int
+    copies: list[CopyRow]
+    calls: list[CallRow]
+    launches: LaunchFacts
+    character: Character
+    counts: Counts
+    stacks: bool
+    shapes: bool
+    limits: list[str]
+
+    @property
+    def main(self) -> DeviceFacts | None:
+        """The device with most work."""
+        return max(self.devices, key=lambda device: device.totals.busy_ns, default=None)
+
+
+class _Scene(NamedTuple):
+    view: HostView
+    comms: Flags
+    marks: s.Marks
+    asked: Flags
+    window: tuple[int, int] | None
+
+
+def facts_of(timeline: Timeline, window_ns: tuple[int, int] | None = None) -> TraceFacts:
+    """Sum up a timeline; `window_ns` (begin, end in Unix ns, or on the trace's clock where it has no base) restricts
+    it to what happened in a window.
+    """
+    window = None if window_ns is None else (window_ns[0] - timeline.base_ns, window_ns[1] - timeline.base_ns)
+    limits = list(timeline.limits)
+    launches = match(timeline)
+    marks = s.marks(timeline)
+    steps_at = s.step_of(timeline, launches, marks)
+    scene = _Scene(
+        view=host_view(timeline, launches, marks.thread),
+        comms=communicating(timeline),
+        marks=marks,
+        asked=_asked(timeline, launches, steps_at, window),
+        window=window,
+    )
+    host_inside = _host_inside(timeline, marks, window)
+    found = [_device(scene, number, rows) for number, rows in devices(timeline.device).items()]
+    if not found:
+        limits.append("no device events: nothing can be said about a GPU")
+    overlap = _overlap_share(timeline)
+    if overlap > OVERLAP_DOUBTFUL:
+        limits.append(f"device events overlap on their own stream for {overlap:.0%} of their time: times are doubtful")
+    rows = np.flatnonzero(scene.asked)
+    kernels, names = kernel_table(timeline, rows, KERNELS_KEPT)
+    calls = np.flatnonzero(launch_flags(timeline) & host_inside)
+    launch = launch_facts(timeline, launches, rows, calls)
+    if launch.graphs:
+        limits.append(
+            "graph launches: one launch stands for many kernels, so gaps inside a graph have no cause of their own"
+        )
+    kinds = timeline.host.kind[host_inside]
+    extent = _extent(timeline)
+    return TraceFacts(
+        rank=timeline.rank,
+        world_size=timeline.world_size,
+        device_name=next((device.name for device in found if device.name), None),
+        events=timeline.events,
+        begin_ns=extent[0] + timeline.base_ns if extent else None,
+        end_ns=extent[1] + timeline.base_ns if extent else None,
+        windowed=window is not None,
+        devices=found,
+        steps=_steps(timeline, scene.comms, marks, steps_at),
+        kernels=kernels,
+        kernel_names=names,
+        copies=copy_table(timeline, rows),
+        calls=call_table(timeline, host_inside),
+        launches=launch,
+        character=character(timeline, rows),
+        counts=Counts(
+            operators=int((kinds == OPERATOR).sum()),
+            runtime=int((kinds == RUNTIME).sum()),
+            python=int((kinds == PYTHON).sum()),
+        ),
+        stacks=timeline.flags.get("with_stack", False),
+        shapes=timeline.flags.get("record_shapes", False),
+        limits=limits,
+    )
+
+
+def _asked(timeline: Timeline, launches: Launches, steps_at: Ints, window: tuple[int, int] | None) -> Flags:
+    """Flag the device events that the figures are about: launched in the window, or in a marked step, or all."""
+    device = timeline.device
+    everything: Flags = np.ones(device.start.size, np.bool_)
+    if window is None:
+        return steps_at >= 0 if (steps_at >= 0).any() else everything
+    has = launches.row >= 0
+    if not has.any():
+        return (device.start >= window[0]) & (device.start < window[1])
+    begun = np.where(has, timeline.host.start[launches.row], device.start)
+    return (begun >= window[0]) & (begun < window[1])
+
+
+def _host_inside(timeline: Timeline, marks: s.Marks, window: tuple[int, int] | None) -> Flags:
+    host = timeline.host
+    if window is None and marks.start.size:
+        window = int(marks.start.min()), int(marks.end.max())
+    if window is None:
+        return np.ones(host.start.size, np.bool_)
+    return (host.start >= window[0]) & (host.start < window[1])
+
+
+def _device(scene: _Scene, number: int, rows: Rows) -> DeviceFacts:
+    timeline, window = scene.view.timeline, scene.window
+    device = timeline.device
+    whole: Parts = parts(device, scene.comms, rows)
+    mine = rows[scene.asked[rows]]
+    work = parts(device, scene.comms, mine)
+    begin, end = _region(whole, work, scene.marks, window)
+    split = attribute(scene.view, rows, whole.busy, begin, end)
+    kernels = mine[device.kind[mine] == KERNEL]
+    lengths = np.sort((device.end[kernels] - device.start[kernels]).clip(min=0))
+    totals = whole.totals() if window is None else whole.clipped(*window).totals(max(0, window[1] - window[0]))
+    return DeviceFacts(
+        id=number,
+        name=timeline.device_names.get(number),
+        events=int(mine.size),
+        kernels=int(kernels.size),
+        median_kernel_ns=int(lengths[lengths.size // 2]) if lengths.size else None,
+        totals=totals,
+        work=work.totals(),
+        region_ns=max(0, end - begin),
+        region_busy_ns=max(0, end - begin) - sum(split.by_cause.values()),
+        idle_ns=split.by_cause,
+        gaps=longest(scene.view, rows, split.free, GAPS_KEPT),
+    )
+
+
+def _region(whole: Parts, work: Parts, marks: s.Marks, window: tuple[int, int] | None) -> tuple[int, int]:
+    if window is not None:
+        return window
+    busy = work.busy if work.busy.start.size else whole.busy
+    if busy.start.size == 0:
+        return 0, 0
+    begin, end = int(busy.start[0]), int(busy.end[-1])
+    if marks.start.size:
+        begin, end = min(begin, int(marks.start.min())), max(end, int(marks.end.max()))
+    return begin, end
+
+
+def _steps(timeline: Timeline, comms: Flags, marks: s.Marks, steps_at: Ints) -> list[StepFacts]:
+    found = []
+    for at in range(marks.start.size):
+        rows = np.flatnonzero(steps_at == at)
+        found.append(
+            StepFacts(
+                number=int(marks.number[at]),
+                wall_ns=int(marks.end[at] - marks.start[at]),
+                work=parts(timeline.device, comms, rows).totals(),
+            )
+        )
+    return found
+
+
+def _overlap_share(timeline: Timeline) -> float:
+    """Share of the events' time in which they overlap the one before them on their own stream.
+
+    Kernels that are launched ahead of their predecessor's end overlap it by some us on Hopper and later; more than that
+    is a fault of the recording.
+    """
+    device = timeline.device
+    if device.start.size < 2:
+        return 0.0
+    order = np.lexsort((device.start, device.stream, device.device))
+    stream, number = device.stream[order], device.device[order]
+    same = (stream[1:] == stream[:-1]) & (number[1:] == number[:-1])
+    start, end = device.start[order], device.end[order]
+    shared = (np.minimum(end[:-1], end[1:]) - start[1:]).clip(min=0)[same].sum()
+    total = (end - start).clip(min=0).sum()
+    return float(shared / total) if total else 0.0
+
+
+def _extent(timeline: Timeline) -> tuple[int, int] | None:
+    starts = [table.start.min() for table in (timeline.device, timeline.host) if table.start.size]
+    ends = [table.end.max() for table in (timeline.device, timeline.host) if table.end.size]
+    return (int(min(starts)), int(max(ends))) if starts else None

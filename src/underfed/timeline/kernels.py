@@ -1,0 +1,153 @@
+"""Tables by name: kernels, copies, calls that wait for the device; and what the kernels' names give away."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from underfed.timeline import hostcalls as h
+from underfed.timeline import names as n
+from underfed.timeline.device import Rows
+from underfed.timeline.intervals import Flags
+from underfed.timeline.model import KERNEL, MEMCPY, OPERATOR, RUNTIME, Timeline
+
+
+class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
+    """All kernels of one name; times are sums over streams, so rows can add up to more than the busy time."""
+
+    name: str
+    count: int
+    total_ns: int
+    median_ns: int
+    longest_ns: int
+
+
+class CopyRow(msgspec.Struct, frozen=True, kw_only=True):
+    """All copies of one direction; `pinned` is None where the trace does not say, `bytes` where a size is missing."""
+
+    direction: str
+    pinned: bool | None
+    count: int
+    total_ns: int
+    bytes: int | None
+
+
+class CallRow(msgspec.Struct, frozen=True, kw_only=True):
+    """All runtime calls of one name; `kind` is the class of hostcalls, e.g. sync or allocator."""
+
+    name: str
+    kind: str
+    count: int
+    total_ns: int
+
+
+class Character(msgspec.Struct, frozen=True, kw_only=True):
+    """What the kernels' names say, in ns of summed kernel time.
+
+    `tensor_cores_ns` covers matrix kernels only: with, without, and unknown. `attention` lists the SDPA backends seen.
+    """
+
+    tensor_cores_ns: dict[str, int]
+    layout_ns: int
+    layout_count: int
+    attention: tuple[str, ...]
+    attention_ns: dict[str, int]
+
+
+def kernel_table(timeline: Timeline, rows: Rows, most: int) -> tuple[list[KernelRow], int]:
+    """Return the `most` names with most time, and how many names there are."""
+    device = timeline.device
+    rows = rows[device.kind[rows] == KERNEL]
+    if rows.size == 0:
+        return [], 0
+    lengths = (device.end[rows] - device.start[rows]).clip(min=0)
+    order = np.lexsort((lengths, device.name[rows]))
+    names, lengths = device.name[rows][order], lengths[order]
+    firsts = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
+    counts = np.diff(np.append(firsts, names.size))
+    totals = np.add.reduceat(lengths, firsts)
+    middles = lengths[firsts + counts // 2]
+    longest = lengths[firsts + counts - 1]
+    top = np.argsort(-totals, kind="stable")[:most]
+    table = [
+        KernelRow(
+            name=timeline.names[int(names[firsts[at]])],
+            count=int(counts[at]),
+            total_ns=int(totals[at]),
+            median_ns=int(middles[at]),
+            longest_ns=int(longest[at]),
+        )
+        for at in top.tolist()
+    ]
+    return table, int(firsts.size)
+
+
+def copy_table(timeline: Timeline, rows: Rows) -> list[CopyRow]:
+    """Return copies by direction and kind of host memory, most time first."""
+    device = timeline.device
+    rows = rows[device.kind[rows] == MEMCPY]
+    merged: dict[tuple[str, bool | None], list[int]] = {}
+    lengths = (device.end - device.start).clip(min=0)
+    for name in np.unique(device.name[rows]).tolist():
+        mine = rows[device.name[rows] == name]
+        key = n.copy_direction(timeline.names[name]), n.copy_pinned(timeline.names[name])
+        sizes = device.bytes[mine]
+        entry = merged.setdefault(key, [0, 0, 0, 0])
+        entry[0] += int(mine.size)
+        entry[1] += int(lengths[mine].sum())
+        entry[2] += int(sizes.clip(min=0).sum())
+        entry[3] += int((sizes < 0).sum())
+    found = [
+        CopyRow(direction=way, pinned=pin, count=count, total_ns=total, bytes=None if unknown else size)
+        for (way, pin), (count, total, size, unknown) in merged.items()
+    ]
+    return sorted(found, key=lambda row: -row.total_ns)
+
+
+def call_table(timeline: Timeline, inside: Flags) -> list[CallRow]:
+    """Return the runtime calls that wait, allocate or load code, by name, most time first."""
+    host = timeline.host
+    rows = np.flatnonzero((host.kind == RUNTIME) & inside)
+    lengths = (host.end - host.start).clip(min=0)
+    counts = np.bincount(host.name[rows], minlength=len(timeline.names))
+    found = []
+    for name in np.flatnonzero(counts).tolist():
+        kind = h.runtime_class(timeline.names[name])
+        if kind is not None:
+            total = int(lengths[rows[host.name[rows] == name]].sum())
+            found.append(CallRow(name=timeline.names[name], kind=kind, count=int(counts[name]), total_ns=total))
+    return sorted(found, key=lambda row: -row.total_ns)
+
+
+def character(timeline: Timeline, rows: Rows) -> Character:
+    """Read what the names of kernels, and of operators for attention, give away."""
+    device, host = timeline.device, timeline.host
+    rows = rows[device.kind[rows] == KERNEL]
+    lengths = (device.end[rows] - device.start[rows]).clip(min=0)
+    used, where = np.unique(device.name[rows], return_inverse=True)
+    totals = np.zeros(used.size, np.int64)
+    np.add.at(totals, where, lengths)
+    counts = np.bincount(where, minlength=used.size)
+    cores = {"yes": 0, "no": 0, "unknown": 0}
+    attention: dict[str, int] = {}
+    layout_ns = layout_count = 0
+    for at, name in enumerate(used.tolist()):
+        text, total = timeline.names[name], int(totals[at])
+        kind = n.tensor_cores(text)
+        if kind is not None:
+            cores[kind] += total
+        if n.is_layout(text):
+            layout_ns += total
+            layout_count += int(counts[at])
+        if (backend := n.attention_of_kernel(text)) is not None:
+            attention[backend] = attention.get(backend, 0) + total
+    operators = np.unique(host.name[host.kind == OPERATOR]).tolist()
+    by_op = {backend for name in operators if (backend := n.attention_of_op(timeline.names[name])) is not None}
+    return Character(
+        tensor_cores_ns=cores,
+        layout_ns=layout_ns,
+        layout_count=layout_count,
+        # An operator's name is certain; a kernel's name is what is left where no operators were recorded.
+        attention=tuple(sorted(by_op or attention)),
+        attention_ns=attention,
+    )

@@ -1,0 +1,91 @@
+"""The Timeline: one rank's trace as columns, whatever profiler wrote it, in integer ns on the trace's own clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from underfed.timeline.intervals import Ints
+
+Codes: TypeAlias = "NDArray[np.int32]"
+Bytes: TypeAlias = "NDArray[np.uint8]"
+
+#: What a device event is.
+KERNEL, MEMCPY, MEMSET = 0, 1, 2
+#: What a row of the host is: a call of the GPU's runtime or driver, an operator, a named range, a Python function, or
+#: the profiler's own overhead.
+RUNTIME, OPERATOR, ANNOTATION, PYTHON, OVERHEAD = 0, 1, 2, 3, 4
+#: A number that the trace did not give.
+MISSING = -1
+
+
+@dataclass(frozen=True)
+class DeviceEvents:
+    """Kernels, copies and memsets, in the file's order. `name` indexes Timeline.names; `bytes` is -1 if unknown."""
+
+    start: Ints
+    end: Ints
+    kind: Bytes
+    device: Codes
+    stream: Ints
+    correlation: Ints
+    name: Codes
+    bytes: Ints
+
+
+@dataclass(frozen=True)
+class HostEvents:
+    """Rows of the host, in the order of the file. `thread` indexes Timeline.threads."""
+
+    start: Ints
+    end: Ints
+    kind: Bytes
+    thread: Codes
+    name: Codes
+    correlation: Ints
+
+
+@dataclass(frozen=True)
+class Collective:
+    """What the profiler noted about the collective of one kernel; `event` indexes the device events."""
+
+    event: int
+    name: str | None
+    group: str | None
+    size: int | None
+    elements: int | None
+    dtype: str | None
+    sequence: int | None
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """One rank's trace. `base_ns` added to a time gives Unix ns, where the trace says so (else 0)."""
+
+    device: DeviceEvents
+    host: HostEvents
+    names: tuple[str, ...]
+    threads: tuple[tuple[str, str], ...]
+    base_ns: int = 0
+    rank: int | None = None
+    world_size: int | None = None
+    device_names: dict[int, str] = field(default_factory=dict)
+    flags: dict[str, bool] = field(default_factory=dict)
+    collectives: tuple[Collective, ...] = ()
+    events: int = 0
+    limits: tuple[str, ...] = ()
+
+
+def no_device_events() -> DeviceEvents:
+    """Return an empty table."""
+    long, code = np.empty(0, np.int64), np.empty(0, np.int32)
+    return DeviceEvents(long, long, np.empty(0, np.uint8), code, long, long, code, long)
+
+
+def no_host_events() -> HostEvents:
+    """Return an empty table."""
+    long, code = np.empty(0, np.int64), np.empty(0, np.int32)
+    return HostEvents(long, long, np.empty(0, np.uint8), code, code, long)

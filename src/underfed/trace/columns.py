@@ -1,0 +1,212 @@
+"""From decoded events to columns: small arrays a chunk, joined once at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from underfed.timeline import model as m
+from underfed.trace.events import EXACT_FRACTION_US, NO_ARGS, Event, ExactEvent
+
+_DEVICE = {
+    "kernel": m.KERNEL,
+    "Kernel": m.KERNEL,
+    "gpu_memcpy": m.MEMCPY,
+    "Memcpy": m.MEMCPY,
+    "gpu_memset": m.MEMSET,
+    "Memset": m.MEMSET,
+}
+_HOST = {
+    "cuda_runtime": m.RUNTIME,
+    "cuda_driver": m.RUNTIME,
+    "hip_runtime": m.RUNTIME,
+    "hip_driver": m.RUNTIME,
+    "xpu_runtime": m.RUNTIME,
+    "xpu_driver": m.RUNTIME,
+    "Runtime": m.RUNTIME,
+    "cpu_op": m.OPERATOR,
+    "Operator": m.OPERATOR,
+    "user_annotation": m.ANNOTATION,
+    "python_function": m.PYTHON,
+    "overhead": m.OVERHEAD,
+}
+#: Times outside of +-126 years and events longer than a day are not real.
+_MOST_NS = 4_000_000_000_000_000_000
+_LONGEST_NS = 100_000_000_000_000
+_NAME_MOST = 2048
+
+DEVICE_COLUMNS = ("start", "end", "kind", "device", "stream", "correlation", "name", "bytes")
+HOST_COLUMNS = ("start", "end", "kind", "thread", "name", "correlation")
+DTYPES: dict[str, Any] = {"kind": np.uint8, "device": np.int32, "thread": np.int32, "name": np.int32}
+
+
+class Numbering(dict[Any, int]):
+    """Numbers keys in the order in which they come."""
+
+    def __missing__(self, key: Any) -> int:
+        number = len(self)
+        self[key] = number
+        return number
+
+
+class Columns:
+    """What has been read so far."""
+
+    def __init__(self) -> None:
+        self.names = Numbering()
+        self.threads = Numbering()
+        self.device: list[dict[str, NDArray[Any]]] = []
+        self.host: list[dict[str, NDArray[Any]]] = []
+        self.collectives: list[m.Collective] = []
+        self.events = 0
+        self.devices = 0
+        self.backwards = 0
+        self.unusable = 0
+
+    def add(self, events: Sequence[Event]) -> bool:
+        """Take a chunk; False, with nothing taken, where its times need exact decimal reading."""
+        device = [event for event in events if event.cat in _DEVICE and event.ph == "X"]
+        host = [event for event in events if event.cat in _HOST and event.ph == "X"]
+        timed = [(rows, self._times(rows)) for rows in (device, host)]
+        if any(found is None for _, found in timed):
+            return False
+        self.events += len(events)
+        for (rows, times), take in zip(timed, (self._device, self._host), strict=True):
+            if times is None or not rows:
+                continue
+            start, end, usable = times
+            kept = rows
+            if not usable.all():
+                self.unusable += int(usable.size - usable.sum())
+                kept = [row for row, good in zip(rows, usable.tolist(), strict=True) if good]
+                start, end = start[usable], end[usable]
+            self.backwards += int((end < start).sum())
+            if kept:
+                take(kept, start, end)
+        return True
+
+    def _times(self, rows: Sequence[Event]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None:
+        ts = np.array([row.ts for row in rows], np.float64)
+        dur = np.array([row.dur for row in rows], np.float64)
+        exact = [at for at, row in enumerate(rows) if type(row) is ExactEvent]
+        usable = (np.abs(ts) < _MOST_NS / 1000) & (np.abs(dur) < _LONGEST_NS / 1000)
+        ts, dur = np.where(usable, ts, 0.0), np.where(usable, dur, 0.0)
+        coarse = (np.abs(ts) >= EXACT_FRACTION_US) & (ts != np.floor(ts))
+        coarse[exact] = False
+        if coarse.any():
+            return None
+        start, length = nanoseconds(ts), nanoseconds(dur)
+        for at in exact:
+            row = rows[at]
+            if isinstance(row, ExactEvent) and usable[at]:
+                start[at], length[at] = row.ts_ns, row.dur_ns
+        return start, start + length, usable
+
+    def _device(self, rows: Sequence[Event], start: NDArray[np.int64], end: NDArray[np.int64]) -> None:
+        args = [row.args or NO_ARGS for row in rows]
+        names = self.names
+        first = self.devices
+        for at, arg in enumerate(args):
+            if arg.collective is not None:
+                self.collectives.append(_collective(first + at, arg))
+        self.devices += len(rows)
+        self.device.append(
+            {
+                "start": start,
+                "end": end,
+                "kind": np.array([_DEVICE[row.cat] for row in rows], np.uint8),
+                "device": _whole_column(
+                    [a.device if a.device is not None else r.pid for a, r in zip(args, rows, strict=True)], np.int32, 0
+                ),
+                "stream": _whole_column(
+                    [a.stream if a.stream is not None else r.tid for a, r in zip(args, rows, strict=True)], np.int64, 0
+                ),
+                "correlation": _whole_column([arg.correlation for arg in args], np.int64, m.MISSING),
+                "name": np.array([names[row.name[:_NAME_MOST]] for row in rows], np.int32),
+                "bytes": _whole_column([arg.bytes for arg in args], np.int64, m.MISSING),
+            }
+        )
+
+    def _host(self, rows: Sequence[Event], start: NDArray[np.int64], end: NDArray[np.int64]) -> None:
+        names, threads = self.names, self.threads
+        correlation = [row.args.correlation if row.args is not None else None for row in rows]
+        self.host.append(
+            {
+                "start": start,
+                "end": end,
+                "kind": np.array([_HOST[row.cat] for row in rows], np.uint8),
+                "thread": np.array([threads[row.pid, row.tid] for row in rows], np.int32),
+                "name": np.array([names[row.name[:_NAME_MOST]] for row in rows], np.int32),
+                "correlation": _whole_column(correlation, np.int64, m.MISSING),
+            }
+        )
+
+    def tables(self) -> tuple[m.DeviceEvents, m.HostEvents]:
+        """Return all columns, joined, in the order of the file."""
+        device = {name: _joined(self.device, name) for name in DEVICE_COLUMNS}
+        self.device.clear()
+        host = {name: _joined(self.host, name) for name in HOST_COLUMNS}
+        self.host.clear()
+        return m.DeviceEvents(**device), m.HostEvents(**host)
+
+
+def nanoseconds(us: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Round us to whole ns. Exact for whole us up to 2^53 and for fractions up to `EXACT_FRACTION_US`."""
+    whole = np.floor(us)
+    return whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
+
+
+def _joined(parts: Sequence[dict[str, NDArray[Any]]], name: str) -> NDArray[Any]:
+    dtype = DTYPES.get(name, np.int64)
+    return np.concatenate([part[name] for part in parts]) if parts else np.empty(0, dtype)
+
+
+def whole_number(value: Any) -> int | None:
+    """Return an integer from what a trace gives as a number or as text (`7`, `"7"`, `"stream 7"`), else None."""
+    if isinstance(value, str):
+        value = value.rpartition(" ")[2][:32]
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if -(1 << 62) < number < 1 << 62 else None
+
+
+def _whole_column(values: Sequence[Any], dtype: Any, missing: int) -> NDArray[Any]:
+    try:
+        found = np.array(values)
+        if found.dtype == np.int64:
+            return found.astype(dtype, casting="same_kind") if dtype is np.int64 else _narrow(found, missing)
+    except (ValueError, OverflowError, TypeError):
+        pass
+    convert: Callable[[Any], int] = lambda value: missing if (n := whole_number(value)) is None else n  # noqa: E731
+    wide = np.array([convert(value) for value in values], np.int64)
+    return wide if dtype is np.int64 else _narrow(wide, missing)
+
+
+def _narrow(wide: NDArray[np.int64], missing: int) -> NDArray[np.int32]:
+    fits = np.abs(wide) < 1 << 31
+    return np.where(fits, wide, missing).astype(np.int32)
+
+
+def _collective(event: int, args: Any) -> m.Collective:
+    def text(value: Any) -> str | None:
+        return None if value is None else str(value)[:128]
+
+    return m.Collective(
+        event=event,
+        name=text(args.collective),
+        group=text(args.group),
+        size=whole_number(args.group_size),
+        elements=whole_number(args.elements),
+        dtype=text(args.dtype),
+        sequence=whole_number(args.sequence),
+    )
+
+
+def thread_name(pid: Any, tid: Any) -> tuple[str, str]:
+    """Process and thread as text."""
+    return str(pid)[:64], str(tid)[:64]

@@ -1,0 +1,120 @@
+"""Reads Kineto JSON, as torch.profiler writes it, into a Timeline. Streams: the document is never in memory whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from underfed.errors import UsageError
+from underfed.timeline.model import Timeline
+from underfed.trace.columns import Columns, thread_name, whole_number
+from underfed.trace.events import Event, Patient, decode, decode_last
+from underfed.trace.sniff import refuse_json
+from underfed.trace.source import Source, shown
+from underfed.trace.split import NotATraceError, Splitter
+
+_CARRY_MOST = 32 << 20
+
+
+def read(path: str | Path) -> Timeline:
+    """Read one trace, .json or .json.gz.
+
+    A file that is cut off or partly broken gives what is whole, and `limits` says so. Raises UsageError where the file
+    cannot be read, is another format, or holds no event at all.
+    """
+    path = Path(path)
+    source = Source(path)
+    splitter = Splitter(source.blocks())
+    reader = Reader()
+    try:
+        for text, last in splitter.chunks():
+            reader.take(text, last)
+    except NotATraceError as error:
+        raise refuse_json(error.head, shown(path)) from None
+    reader.lost += splitter.lost
+    return reader.timeline({**splitter.head, **reader.tail}, source.limits, shown(path))
+
+
+class Reader:
+    """Takes the chunks of one trace in order."""
+
+    def __init__(self) -> None:
+        self.columns = Columns()
+        self.patient = Patient()
+        self.tail: dict[str, Any] = {}
+        self.lost = 0
+        self.whole = False
+        self._carry = b""
+
+    def take(self, text: bytes, last: bool) -> None:
+        """Read one chunk: fast where it is as a profiler writes it, else event by event."""
+        if self.patient.ended:
+            return
+        if self._carry:
+            text, self._carry = self._carry + b"," + text, b""
+        elif not last:
+            events = decode(text)
+            if events is not None and self.columns.add(events):
+                return
+        else:
+            ending = decode_last(text)
+            if ending is not None and self.columns.add(ending[0]):
+                self.tail, self.whole = ending[1], True
+                return
+        self._slowly(text, last)
+
+    def _slowly(self, text: bytes, last: bool) -> None:
+        events: list[Event]
+        events, self._carry, fields = self.patient.read(text, last)
+        self.columns.add(events)
+        if self.patient.ended:
+            self.tail, self.whole = fields, True
+        if len(self._carry) > _CARRY_MOST:
+            self._carry = b""
+            self.lost += 1
+
+    def timeline(self, fields: dict[str, Any], limits: list[str], path: str) -> Timeline:
+        """Close the columns; `fields` are those beside the events."""
+        columns = self.columns
+        if columns.events == 0 and not self.whole:
+            raise UsageError(f"{path} is JSON, but no whole event could be read from it: export the trace again")
+        limits = list(limits)
+        if not self.whole and not limits:
+            limits.append("the trace is cut off; only the events before the cut were read")
+        lost = self.lost + self.patient.broken
+        if lost:
+            limits.append(f"{lost} broken event{'s were' if lost > 1 else ' was'} left out")
+        if columns.unusable:
+            limits.append(f"{columns.unusable} events without a usable time were left out")
+        if columns.backwards:
+            limits.append(f"{columns.backwards} events end before they start and count as empty")
+        device, host = columns.tables()
+        return Timeline(
+            device=device,
+            host=host,
+            names=tuple(columns.names),
+            threads=tuple(thread_name(pid, tid) for pid, tid in columns.threads),
+            collectives=tuple(columns.collectives),
+            events=columns.events,
+            limits=tuple(limits),
+            **about(fields),
+        )
+
+
+def about(fields: dict[str, Any]) -> dict[str, Any]:
+    """What the fields beside the events say of the run."""
+    distributed = fields.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, dict) else {}
+    properties = fields.get("deviceProperties")
+    names: dict[int, str] = {}
+    for entry in properties if isinstance(properties, list) else []:
+        if isinstance(entry, dict) and (number := whole_number(entry.get("id"))) is not None:
+            names[number] = str(entry.get("name"))[:128]
+    base = whole_number(fields.get("baseTimeNanoseconds")) or 0
+    return {
+        "base_ns": base,
+        "rank": whole_number(distributed.get("rank")),
+        "world_size": whole_number(distributed.get("world_size")),
+        "device_names": names,
+        "flags": {key: bool(fields.get(key)) for key in ("with_stack", "record_shapes", "profile_memory")},
+    }

@@ -1,0 +1,108 @@
+"""Cuts a Kineto document into its head, chunks of whole events, and its tail, without parsing it.
+
+A cut is guessed at `}, {"`. A chunk that then decodes as a list of events proves the guess: JSON read from a true start
+to a false end does not parse. One that does not decode is read event by event, and what it leaves over is carried on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_CUT = re.compile(rb"\}\s*,\s*(?=\{)")
+_HEAD_MOST = 64 << 20
+#: A single event longer than this is given up.
+_EVENT_MOST = 32 << 20
+
+
+class NotATraceError(Exception):
+    """The document holds no list of events; `head` is its beginning."""
+
+    def __init__(self, head: bytes) -> None:
+        super().__init__("no traceEvents")
+        self.head = head
+
+
+class Splitter:
+    """Head and chunks of one document. `head` holds the fields before the events, once the first chunk is out."""
+
+    def __init__(self, blocks: Iterator[bytes], chunk: int = 4 << 20) -> None:
+        self._blocks = blocks
+        self._chunk = chunk
+        self.head: dict[str, Any] = {}
+        self.lost = 0
+        self.first = True
+
+    def chunks(self) -> Iterator[tuple[bytes, bool]]:
+        """Yield (text, last): text between two cuts inside the list of events; the last one runs to the file's end."""
+        rest = self._skip_head()
+        while True:
+            cut = _CUT.search(rest, self._chunk)
+            if cut is not None:
+                yield rest[: cut.start() + 1], False
+                rest = rest[cut.end() :]
+                continue
+            more, size = [rest], len(rest)
+            # Reading at least as much as is there keeps the copying linear in the size of a long event.
+            wanted = size + max(self._chunk, size)
+            while size < wanted:
+                block = next(self._blocks, b"")
+                if not block:
+                    yield b"".join(more), True
+                    return
+                more.append(block)
+                size += len(block)
+            if len(rest) > _EVENT_MOST:
+                self.lost += 1
+                more[0] = b""
+            rest = b"".join(more)
+
+    def _skip_head(self) -> bytes:
+        seen = b""
+        at = 0
+        while True:
+            block = next(self._blocks, b"")
+            seen += block
+            text = seen.lstrip(b"\xef\xbb\xbf \t\r\n")
+            if text[:1] == b"[":
+                return text[1:]
+            if text[:1] not in (b"{", b""):
+                raise NotATraceError(seen)
+            for found in _EVENTS.finditer(seen, max(0, at - 64)):
+                fields = _fields(seen[: found.start()] + b'"_":0}')
+                if fields is not None:
+                    self.head = fields
+                    return seen[found.end() :]
+            at = len(seen)
+            if not block or (at > 4096 and _foreign(seen)) or at > _HEAD_MOST:
+                return self._damaged_head(seen)
+
+    def _damaged_head(self, seen: bytes) -> bytes:
+        found = _EVENTS.search(seen)
+        if found is None or _foreign(seen):
+            raise NotATraceError(seen)
+        return seen[found.end() :]
+
+
+def _foreign(seen: bytes) -> bool:
+    sample = seen[:4096]
+    return b'"rocprofiler' in sample or bool(re.search(rb'"schema"\s*:\s*"1\.\d[^"]*chakra', sample))
+
+
+def _fields(text: bytes) -> dict[str, Any] | None:
+    try:
+        fields = json.loads(text.decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def tail_fields(text: bytes) -> dict[str, Any] | None:
+    """Fields behind the list of events, from the text behind its closing bracket; None where it is not whole."""
+    text = text.strip()
+    if not text:
+        return {}
+    return _fields(b'{"_":0' + text) if text[:1] in (b",", b"}") else None
