@@ -103,6 +103,12 @@ class _Observer:
         self._watch.tick()
 
     def finish(self, status: Status) -> None:
+        import signal
+
+        from underfed.observe.launch_streams import say
+
+        if status.signal == signal.SIGKILL:
+            say("the command was ended by SIGKILL; if nobody sent it, memory ran out (see dmesg, or memory.events)")
         if self._watch is None:
             self.tick()
         if self._watch is not None:

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 from underfed.errors import UnderfedError
 from underfed.observe.launch_streams import printable, say
+from underfed.observe.launch_witness import Witness
 
 SI_KERNEL = 0x80
 """si_code of signals that the kernel made; for those of a terminal the whole foreground group has them already."""
@@ -75,16 +76,18 @@ def run_command(
     except CannotStartError:
         signal.pthread_sigmask(signal.SIG_SETMASK, original)
         raise
-    work = _Work(tick, finish, interval_s)
+    work, witness = _Work(tick, finish, interval_s), Witness(environment)
     interrupts = 0
     while (status := _poll(child)) is None:
         info = signal.sigtimedwait(watched, 1.0)
         if info is None:
             continue
         interrupts += info.si_signo == signal.SIGINT
-        if info.si_signo != signal.SIGCHLD and not _reached_the_command(info):
-            os.kill(child, info.si_signo)  # not reaped yet: the pid is still its own
+        if info.si_signo != signal.SIGCHLD and not _reached_the_command(info, child, witness):
+            with contextlib.suppress(OSError):  # not ours to signal (sudo); not reaped yet, so the pid is still its own
+                os.kill(child, info.si_signo)
     work.end(status)
+    witness.stop()
     _wait_for_our_ending(work, watched, interrupts)
     return status
 
@@ -113,10 +116,10 @@ def _left_alone() -> set[signal.Signals]:
     return (ignored - {signal.SIGCHLD}) | JOB_CONTROL | {signal.SIGPIPE, signal.SIGXFSZ}
 
 
-def _reached_the_command(info: signal.struct_siginfo) -> bool:
+def _reached_the_command(info: signal.struct_siginfo, child: int, witness: Witness) -> bool:
     """Tell whether the command got this signal by itself, or is not meant by it."""
     if info.si_code != SI_KERNEL:
-        return False
+        return os.getpgid(child) == os.getpgrp() and witness.saw(info)
     if info.si_signo == signal.SIGHUP and os.getsid(0) == os.getpid():
         return False  # a terminal that goes away tells the session's leader alone
     return info.si_signo in OF_THE_TERMINAL or info.si_signo == signal.SIGXCPU  # our own processor limit

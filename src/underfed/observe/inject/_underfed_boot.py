@@ -213,7 +213,7 @@ class _Finder:
                 sys.meta_path.remove(self)
             if hook is not None:
                 hook(module)
-        except Exception:
+        except (Exception, SystemExit):
             pass
 
 

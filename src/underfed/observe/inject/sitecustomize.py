@@ -57,7 +57,7 @@ try:
     _hidden = True
     if sys.version_info >= (3, 9):
         _boot(_here)
-except Exception:
+except (Exception, SystemExit):
     pass
 
 # The module that the interpreter would have found without us, errors included: it takes our place in sys.modules.
