@@ -27,6 +27,8 @@ def demo(*, out: Path | None = None) -> int:
         return _shown(prepare(out))
     except EndedError as ended:
         return ended.code
+    except KeyboardInterrupt:
+        return 130
 
 
 def _shown(folder: Path) -> int:

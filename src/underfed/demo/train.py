@@ -47,7 +47,7 @@ def main() -> None:
     """Train for one epoch and say how long a step takes."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=160)
+    parser.add_argument("--steps", type=int, default=240)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--answer-ms", type=float, default=3.0)
     args = parser.parse_args()
