@@ -26,8 +26,7 @@ def load(path: Path) -> list[dict] | None:
     if path.suffix == ".gz":
         raw = gzip.decompress(raw)
     document = json.loads(raw, parse_float=Decimal)
-    events = document if isinstance(document, list) else document.get("traceEvents")
-    return events
+    return document if isinstance(document, list) else document.get("traceEvents")
 
 
 def ns(value) -> int:

@@ -1,0 +1,155 @@
+"""Idle causes against a second opinion that asks, for every quarter of a millisecond, what the rule book says."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from underfed.trace import trace_facts
+
+UNIT = 250_000
+PAUSE = 4
+CLASS_OF = {
+    "cudaMalloc": "allocator",
+    "cudaStreamSynchronize": "sync",
+    "enumerate(DataLoader)#_Multi.__next__": "data",
+}
+ORDER = ("allocator", "sync", "transfer", "data")
+CAUSES = ("allocator", "sync", "transfer", "data", "launch", "host", "silent", "queued", "unknown")
+
+device_rows = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(0, 8), st.integers(0, 6), st.sampled_from(["kernel", "gpu_memcpy"])),
+    min_size=1,
+    max_size=8,
+)
+host_rows = st.lists(
+    st.tuples(
+        st.integers(0, 40),
+        st.integers(0, 10),
+        st.sampled_from(["cudaLaunchKernel", "cudaStreamSynchronize", "cudaMalloc", "aten::add", *list(CLASS_OF)[2:]]),
+        st.integers(0, 1),
+        st.integers(1, 6),
+    ),
+    max_size=14,
+)
+
+
+def document(device, host):
+    events = []
+    for start, length, correlation, cat in device:
+        name = "Memcpy HtoD (Pageable -> Device)" if cat == "gpu_memcpy" else "k"
+        events.append(row(cat, name, 0, 7, start, length, {"device": 0, "stream": 7, "correlation": correlation}))
+    for start, length, name, thread, correlation in host:
+        cat = "cuda_runtime" if name.startswith("cuda") else "user_annotation" if "Data" in name else "cpu_op"
+        args = {"correlation": correlation} if name == "cudaLaunchKernel" else {}
+        events.append(row(cat, name, 1, thread, start, length, args))
+    return {"schemaVersion": 1, "traceEvents": events}
+
+
+def row(cat, name, pid, tid, start, length, args):
+    times = {"ts": start * UNIT / 1000, "dur": length * UNIT / 1000}
+    return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, **times, "args": args}
+
+
+def covered(intervals, hole=0):
+    """Units that intervals cover, holes of fewer than `hole` units between them filled."""
+    units = {unit for start, end in intervals for unit in range(start, end)}
+    edges = sorted(units)
+    for left, right in itertools.pairwise(edges):
+        if 0 < right - left - 1 < hole:
+            units |= set(range(left, right))
+    return units
+
+
+def expected(device, host):
+    launches = {}
+    for start, length, name, thread, correlation in host:
+        if name == "cudaLaunchKernel":
+            launches.setdefault(correlation, (start, start + length, thread))
+    events = [(start, start + length, launches.get(number), cat) for start, length, number, cat in device]
+    busy = covered([(start, end) for start, end, _, _ in events])
+    if not busy:
+        return None
+    begin, end = min(busy), max(busy) + 1
+    threads = {launch[2] for _, _, launch, _ in events if launch}
+    ours = [entry for entry in host if not threads or entry[3] in threads]
+    spans = {name: [] for name in ORDER}
+    copying = {number for _, _, number, cat in device if cat == "gpu_memcpy" and number in launches}
+    for start, length, name, _, number in ours:
+        if name in CLASS_OF:
+            spans[CLASS_OF[name]].append((start, start + length))
+        elif name == "cudaLaunchKernel" and number in copying:
+            first = next(e for e in host if e[2] == "cudaLaunchKernel" and e[4] == number)
+            if first[:2] == (start, length):
+                spans["transfer"].append((start, start + length))
+    classes = {name: covered(found) for name, found in spans.items()}
+    rows = [(start, start + length) for start, length, name, _, _ in ours if "Data" not in name]
+    calls = [(start, start + length) for start, length, name, _, _ in ours if name == "cudaLaunchKernel"]
+    active, launching = covered(rows, PAUSE), covered(calls, PAUSE)
+    found = dict.fromkeys(CAUSES, 0)
+    for unit in range(begin, end):
+        if unit in busy:
+            continue
+        gap_begin = unit
+        while gap_begin - 1 not in busy:
+            gap_begin -= 1
+        gap_end = unit
+        while gap_end not in busy:
+            gap_end += 1
+        launch = next(entry[2] for entry in events if entry[0] == gap_end)
+        found[cause(unit, gap_begin, launch, classes, active, launching)] += 1
+    return found
+
+
+def cause(unit, gap_begin, launch, classes, active, launching):
+    if launch is None:
+        return "unknown"
+    if launch[0] < gap_begin:
+        return "launch" if unit < launch[1] else "queued"
+    if unit >= launch[0]:
+        return "launch"
+    for name in ORDER:
+        if unit in classes[name]:
+            return name
+    sync_end = gap_begin
+    while sync_end in classes["sync"]:
+        sync_end += 1
+    if sync_end > gap_begin and unit < sync_end + PAUSE and unit in active:
+        return "sync"
+    if unit in launching:
+        return "launch"
+    return "host" if unit in active else "silent"
+
+
+def one_launch_a_number(host):
+    seen, kept = set(), []
+    for entry in host:
+        if entry[2] == "cudaLaunchKernel":
+            if entry[4] in seen:
+                continue
+            seen.add(entry[4])
+        kept.append(entry)
+    return kept
+
+
+@settings(max_examples=400, deadline=None)
+@given(device_rows, host_rows)
+def test_every_quarter_millisecond_has_the_cause_of_the_rule_book(tmp_path_factory, device, host):
+    host = one_launch_a_number(host)
+    wanted = expected(device, host)
+    path = tmp_path_factory.mktemp("idle") / "trace.json"
+    path.write_text(json.dumps(document(device, host)))
+    facts = trace_facts(path)
+    if wanted is None:
+        assert sum(facts.devices[0].idle_ns.values()) == 0
+        return
+    found = facts.devices[0].idle_ns
+    assert {name: found[name] for name in CAUSES} == {name: units * UNIT for name, units in wanted.items()}
+    assert sum(found.values()) == sum(wanted.values()) * UNIT
+    gaps = facts.devices[0].gaps
+    assert [gap.length_ns for gap in gaps] == sorted((gap.length_ns for gap in gaps), reverse=True)
+    assert msgspec.json.decode(msgspec.json.encode(facts), type=type(facts)) == facts
