@@ -6,7 +6,7 @@ import itertools
 import json
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from underfed.trace import trace_facts
@@ -138,6 +138,27 @@ def one_launch_a_number(host):
 
 @settings(max_examples=400, deadline=None)
 @given(device_rows, host_rows)
+@example(
+    device=[(0, 1, 1, "kernel"), (30, 1, 2, "kernel")],
+    host=[
+        (0, 1, "cudaLaunchKernel", 0, 1),
+        (2, 2, "aten::add", 0, 1),
+        (7, 1, "aten::add", 0, 1),
+        (12, 1, "aten::add", 0, 1),
+        (18, 2, "cudaLaunchKernel", 0, 3),
+        (28, 1, "cudaLaunchKernel", 0, 2),
+    ],
+)
+@example(
+    device=[(0, 4, 1, "kernel"), (20, 2, 2, "gpu_memcpy"), (30, 2, 3, "kernel")],
+    host=[
+        (0, 1, "cudaLaunchKernel", 0, 1),
+        (2, 4, "cudaStreamSynchronize", 0, 1),
+        (6, 8, "aten::add", 0, 1),
+        (18, 8, "cudaLaunchKernel", 0, 2),
+        (24, 10, "cudaLaunchKernel", 0, 3),
+    ],
+)
 def test_every_quarter_millisecond_has_the_cause_of_the_rule_book(tmp_path_factory, device, host):
     host = one_launch_a_number(host)
     wanted = expected(device, host)
