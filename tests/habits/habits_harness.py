@@ -25,6 +25,17 @@ UNDERFED = [str(SCRIPT)] if SCRIPT.exists() else [PY, "-m", "underfed"]
 PATIENCE_S = 120.0
 _numbers = itertools.count()
 
+#: Sixty small steps on the CPU.
+LOOP = """
+import torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(60):
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+"""
+
 
 def environment(**extra: str) -> dict[str, str]:
     """What a login shell would give: nothing of pytest's own Python settings."""

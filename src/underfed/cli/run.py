@@ -18,7 +18,7 @@ def run(
     out: Path | None = None,
     window: str = "10",
     steps: int | None = None,
-    json: Path | None = None,
+    json: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     command: Annotated[list[str], Parameter(parse=False)],
 ) -> int:
     """Run a training command unchanged and say what keeps it slow: `underfed run -- python train.py`.
