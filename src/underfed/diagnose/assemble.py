@@ -12,6 +12,9 @@ from underfed.playbook.evidence import Evidence
 from underfed.playbook.registry import RULES
 
 
+_STAGES = ("box", "dataloader", "free", "precision", "kernels", "memory", "comms")
+
+
 def findings_of(evidence: Evidence) -> list[Finding]:
     """Ask every rule, in cost order."""
     return [finding for rule in RULES if (finding := rule.check(evidence)) is not None]
@@ -26,9 +29,9 @@ def _middle(finding: Finding) -> float:
 
 
 def ranked(findings: list[Finding], evidence: Evidence) -> list[Finding]:
-    """Order findings: those of the actual bound first, by what they are worth, and in cost order where that is close.
+    """Order findings: those of the actual bound first, in the order of what their fixes cost, then by their worth.
 
-    A finding of another bound, or one too small to notice, cannot help now; it is kept below with the reason.
+    A cheap fix goes before a dear one unless it is worth next to nothing beside it. A finding of another bound, or one too small to notice, cannot help now; it is kept below with the reason.
     """
     order = {rule.id: at for at, rule in enumerate(RULES)}
     judged = []
@@ -44,9 +47,10 @@ def ranked(findings: list[Finding], evidence: Evidence) -> list[Finding]:
             judged.append(finding)
     best = max((_middle(finding) for finding in judged if finding.helps_now), default=1.0)
 
-    def key(finding: Finding) -> tuple[bool, bool, int, float]:
-        close = _middle(finding) >= 1 + 0.6 * (best - 1)
-        return (not finding.helps_now, not close, order.get(finding.rule, 999) if close else 0, -_middle(finding))
+    def key(finding: Finding) -> tuple[bool, bool, int, float, int]:
+        matters = _middle(finding) - 1 >= T.cheap_first * (best - 1)
+        stage = _STAGES.index(finding.stage) if matters else 0
+        return (not finding.helps_now, not matters, stage, -_middle(finding), order.get(finding.rule, len(order)))
 
     return sorted(judged, key=key)
 

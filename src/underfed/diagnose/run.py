@@ -56,7 +56,7 @@ def look(recording: Recording, log: ProcessLog, read_trace: TraceReader | None) 
     sections, samples = gather.section_shares(stacks)
     host = host_time(regions, sections)
     facts = log.of(r.Facts)
-    last = facts[-1] if facts else None
+    last = _during(facts)
     on_gpu = bool(last and last.device)
     window, limits = _window(recording, log, read_trace) if on_gpu else (None, [])
     step = gpu_budget(host, window.device if window else None) if on_gpu else cpu_budget(host)
@@ -112,6 +112,14 @@ def _window(
         found = read_trace(recording.folder / line.file, line.begin_unix, line.end_unix, line.steps)
         return found, [] if found else ["the device trace could not be read"]
     return None, ["the device was not traced: the run was too short, or --window off was given"]
+
+
+def _during(facts: list[r.Facts]) -> r.Facts | None:
+    """The last facts from within the loop: those written at exit may no longer hold what held in it."""
+    if not facts:
+        return None
+    inside = [line for line in facts if line.step < facts[-1].step]
+    return inside[-1] if inside else facts[-1]
 
 
 def _recompiles(facts: list[r.Facts], warmup: int) -> float | None:

@@ -27,6 +27,9 @@ class Thresholds:
     worth: float = 0.05
     """A wait below this share is not worth a finding: removing it all gains about 5 %, which is machine noise."""
 
+    cheap_first: float = 0.10
+    """A cheaper fix is shown before a dearer one as long as it brings at least this part of the best one's gain."""
+
     other_share: float = 0.10
     """Unexplained time above this share lowers the confidence by one grade."""
 

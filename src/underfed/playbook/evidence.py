@@ -161,6 +161,10 @@ class Evidence:
         """The step without one wait, in ms: what binds next when it is gone."""
         return max(self.step_ms - self.wait_ms.get(without, 0.0), 0.001)
 
+    def at_place(self, where: str) -> float:
+        """All time on the training thread at one line, whatever it was: its waits, copies and own work."""
+        return sum(spot.ms for spot in self.spots if spot.where == where)
+
     def top(self, *kinds: str) -> Spot | None:
         """The place of these classes that holds most time."""
         found = [spot for spot in self.spots if spot.kind in kinds]

@@ -7,8 +7,12 @@ from underfed.playbook.evidence import Evidence
 
 
 def floor_ms(evidence: Evidence) -> float:
-    """The least a step can take however little the host waits: the device's own time, or on a CPU-only run its work."""
-    return evidence.step.device_ms or 0.0
+    """The least a step can take however little the host waits: what the device computes.
+
+    Copies do not count, since those that belong to the wait (of weights into a checkpoint, of a pageable batch) go away
+    with it. On a CPU-only run nothing overlaps, so there is no floor.
+    """
+    return (evidence.step.compute_ms or 0.0) if evidence.on_gpu else 0.0
 
 
 def gain_between(evidence: Evidence, best_ms: float, likely_ms: tuple[float, float] | None = None) -> Gain:
@@ -35,7 +39,7 @@ def gain_without(evidence: Evidence, saved_ms: float, *, spread: float = 0.15) -
     """
     step = evidence.step_ms
     rest = step - saved_ms
-    device = floor_ms(evidence) if evidence.on_gpu else 0.0
+    device = floor_ms(evidence)
     best = max(rest - (evidence.wait_ms.get("sync") or 0.0) - 0.05 * step, device, 0.02 * step)
     likely = (max(rest - spread * saved_ms, device), max(min(rest + spread * saved_ms, step), device))
     return gain_between(evidence, best, likely)

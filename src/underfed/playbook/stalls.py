@@ -21,10 +21,12 @@ def stall_finding(rule: Rule, evidence: Evidence, kinds: tuple[str, ...], what: 
     if cost < T.worth * evidence.step_ms or not spots:
         return None
     worst = max(spots, key=lambda spot: spot.ms)
+    # Copies and waits at the same line go with the work that asked for them.
+    waits = sum(spot.ms for spot in evidence.spots if spot.where == worst.where and spot.kind in ("sync", "d2h", "gc"))
     share = cost / evidence.step_ms
     return rule.finding(
         summary=f"{what} takes {100 * share:.0f} % of the step on the training thread; {advice}.",
-        gain=gain_without(evidence, cost),
+        gain=gain_without(evidence, cost + waits),
         where=worst.where,
         evidence=[
             Observation(source="agent", text="time in it, by samples", value=round(cost, 3), unit="ms/step"),

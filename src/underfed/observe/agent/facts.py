@@ -91,10 +91,13 @@ def collect():
 
 
 def once_a_while(force=False):
-    """Write the facts if they changed since the last time."""
+    """Write the facts if they changed since the last time; with `force`, if there were none yet.
+
+    Those at the very end are not written beside others: a `with` block around the loop has ended by then.
+    """
     global _last, _next
     now = perf_counter_ns()
-    if not force and now < _next:
+    if now < _next or (force and _last is not None):
         return
     _next = now + _EVERY_NS
     found = collect()

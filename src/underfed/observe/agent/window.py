@@ -20,6 +20,16 @@ _AFTER_NS = 3_000_000_000
 _AT_LEAST_STEPS = 8
 
 
+def _profile():
+    """Make a profiler of the device alone; with `acc_events`, where it exists, it does not warn on stderr."""
+    from torch.profiler import ProfilerActivity, profile
+
+    try:
+        return profile(activities=[ProfilerActivity.CUDA], acc_events=True)
+    except TypeError:
+        return profile(activities=[ProfilerActivity.CUDA])
+
+
 class Window:
     """The one window of this process."""
 
@@ -56,9 +66,7 @@ class Window:
             write("trace", state="skipped", reason="the program profiles itself")
             return
         try:
-            from torch.profiler import ProfilerActivity, profile
-
-            self.profile = profile(activities=[ProfilerActivity.CUDA])
+            self.profile = _profile()
             started = perf_counter_ns()
             self.profile.start()
             self.first = perf_counter_ns()

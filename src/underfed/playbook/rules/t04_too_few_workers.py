@@ -45,7 +45,7 @@ def check(evidence: Evidence) -> Finding | None:
         return None
     if now > 0 and model.supply(now) < 0.9 * model.rest:
         return None
-    best = max(model.rest, model.shared_cpus(evidence.on_gpu), 0.9 * model.supply(wanted))
+    best = max(model.rest, 0.8 * model.shared_cpus(evidence.on_gpu), 0.7 * model.supply(wanted))
     likely = max(model.rest, model.supply(wanted), model.shared_cpus(evidence.on_gpu))
     slack = 1.0 if model.waiting else 1.25
     gain = gain_between(evidence, 0.9 * best, (likely, slack * likely + 0.05 * (evidence.step_ms - likely)))

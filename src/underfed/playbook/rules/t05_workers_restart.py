@@ -41,11 +41,11 @@ def check(evidence: Evidence) -> Finding | None:
         return None
     if model.border < T.worth * evidence.step_ms:
         return None
-    step, first_fetch = evidence.step_ms, model.fetch.wall / max(epochs.steps, 1.0)
-    saved = model.border
-    # With workers kept, the next epoch's first batches are still asked for only when it begins: about one fetch stays.
-    kept = min(first_fetch, 0.5 * saved)
-    gain = gain_between(evidence, max(step - 1.1 * saved, 0.02 * step), (step - saved, step - saved + kept))
+    step, border = evidence.step_ms, model.border
+    # With workers kept, an epoch's first batches are still asked for only when it begins: one fetch's time stays.
+    kept = min(model.fetch.wall / max(epochs.steps, 1.0), 0.95 * border)
+    saved = border - kept
+    gain = gain_between(evidence, max(step - saved - 0.5 * kept, 0.02 * step), (step - 1.1 * saved, step - 0.8 * saved))
     return RULE.finding(
         summary=(
             f"{model.loader.workers} workers start anew for every epoch of about {epochs.steps:.0f} steps; "

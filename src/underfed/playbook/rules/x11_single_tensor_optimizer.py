@@ -45,11 +45,11 @@ def check(evidence: Evidence) -> Finding | None:
         return None
     step, name = evidence.step_ms, loops[0].get("name", "optimizer")
     device = evidence.step.device_ms or 0.0 if evidence.on_gpu else 0.0
-    best = max(step - 0.97 * cost, device)
+    best = max(step - cost, device)
     place = evidence.top("optimizer")
     return RULE.finding(
         summary=f"{name} updates {loops[0]['tensors']} tensors one by one; use its fused or foreach form.",
-        gain=gain_between(evidence, best, (max(best, step - 0.8 * cost), max(best, step - 0.4 * cost))),
+        gain=gain_between(evidence, best, (max(best, step - 0.97 * cost), max(best, step - 0.75 * cost))),
         where=place.where if place else None,
         evidence=[
             Observation(source="agent", text="optimizer.step()", value=round(cost, 3), unit="ms/step"),
