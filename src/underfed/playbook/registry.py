@@ -12,9 +12,14 @@ from underfed.playbook.rules import (
     t06_blocking_copy,
     t07_shallow_queue,
     t08_transform_saturates,
+    t09_tf32_off,
+    t11_nchw,
     t12_debug_mode,
+    t13_fp32,
+    t14_unfused_attention,
     t15_launch_bound,
     t16_recompiles,
+    t17_checkpointing,
     t18_small_batch,
     u08_slow_storage,
     x01_more_workers_than_cpus,
@@ -47,6 +52,8 @@ RULES: tuple[Rule, ...] = (
     x03_input_on_training_thread.RULE,
     # free knobs
     t12_debug_mode.RULE,
+    t09_tf32_off.RULE,
+    t11_nchw.RULE,
     x12_cache_emptied.RULE,
     x10_garbage_collection.RULE,
     x11_single_tensor_optimizer.RULE,
@@ -55,10 +62,14 @@ RULES: tuple[Rule, ...] = (
     x07_validation.RULE,
     x05_host_sync.RULE,
     x09_work_on_training_thread.RULE,
+    # precision
+    t13_fp32.RULE,
     # kernels
+    t14_unfused_attention.RULE,
     t16_recompiles.RULE,
     t15_launch_bound.RULE,
     # memory trades
+    t17_checkpointing.RULE,
     t18_small_batch.RULE,
 )
 

@@ -113,6 +113,8 @@ class Facts(Line, tag="facts", frozen=True, kw_only=True):
     capability: list[int] | None = None
     distributed: bool | None = None
     backend: str | None = None
+    checkpointing: bool | None = None
+    checkpointing_at: str | None = None
     optimizers: list[dict[str, Any]] | None = None
     dynamo: dict[str, Any] | None = None
     memory: dict[str, int] | None = None

@@ -39,6 +39,7 @@ class State:
         self.syncs = {}
         self.copies = {}
         self.io_fd = None
+        self.checkpointing = None
         self.on_boundary = []
         self.header_written = False
 

@@ -30,6 +30,7 @@ _torch_lines = {}
 _FETCHER = frames._HERE + "loader.py"
 _FORWARD = ("/torch/nn/modules/module.py", "/torch/_dynamo/eval_frame.py")
 _FUNCTIONAL = ("/torch/nn/", "/torch/functional.py", "/torch/_tensor.py", "/torch/_ops.py", "/torch/amp/", "/torch/autocast")
+_CHECKPOINTING = "/torch/utils/checkpoint.py"
 _KNOWN = (
     ("/torch/serialization.py", "checkpoint"),
     ("/torch/distributed/checkpoint/", "checkpoint"),
@@ -97,6 +98,9 @@ def classify(frame):
             user = frame
         if name.endswith(_FORWARD):
             forward = True
+        elif name.endswith(_CHECKPOINTING):
+            if not S.checkpointing and frame.f_back is not None:
+                S.checkpointing = frames.place(frames.user_frame(frame) or frame)
         elif known is None:
             known = next((what for part, what in _KNOWN if part in name), None)
         loops = S.loops.get(code)

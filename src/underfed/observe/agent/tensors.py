@@ -72,7 +72,8 @@ def _timed_move(original, name):
     def move(self, *args, **kwargs):
         if get_ident() != CLOCK.thread:
             return original(self, *args, **kwargs)
-        region_token = CLOCK.enter(H2D)
+        source = args[0] if copies_into and args else self
+        region_token = CLOCK.enter(D2H if getattr(source, "is_cuda", False) else H2D)
         out = None
         try:
             out = original(self, *args, **kwargs)

@@ -1,0 +1,80 @@
+"""What the kernel rules share: shares of the device's kernel time by what the kernels' names say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from underfed.playbook.evidence import Evidence
+
+#: Matrix kernels that read 32-bit operands, with tensor cores (TF32) or without.
+_FP32_MATRIX = re.compile(
+    r"gemm_f32f32_|_tf32f32_|sgemm|s1688gemm|s1688fprop|s1688wgrad|s1688dgrad|fmha\w*_f32_|AttentionKernel<float", re.I
+)
+#: Matrix kernels that read 16-bit operands.
+_HALF_MATRIX = re.compile(
+    r"bf16bf16|f16f16|_16816|hgemm|h16816|nvjet_\w+?_h_|fmha\w*_(bf16|f16)_|flash_\w*(bf16|f16|half)|sdpa_sm\d+_flash", re.I
+)
+_FP32_SCALAR = re.compile(r"simt_sgemm|f32f32_f32f32|_ffma_|volta_sgemm|ampere_sgemm|sgemm_\d+x\d+", re.I)
+_SOFTMAX = re.compile(r"softmax", re.I)
+_LOG_SOFTMAX = re.compile(r"logsoftmax|log_softmax|softmax_warp_(forward|backward)<[^>]*?, \d+, true", re.I)
+_BATCH_NORM = re.compile(r"batch_?norm|bn_(fw|bw)", re.I)
+
+
+@dataclass(frozen=True)
+class KernelShares:
+    """Shares of the kernel time, 0 to 1, and the softmax kernels that ran in a step."""
+
+    fp32_matrix: float
+    fp32_scalar: float
+    half_matrix: float
+    layout: float
+    batch_norm_nchw: float
+    softmax: float
+    softmax_count: int
+    fused_attention: bool
+
+
+def shares(evidence: Evidence) -> KernelShares | None:
+    """Sort the traced kernels by name, or None without a traced window."""
+    facts = evidence.trace
+    if facts is None or not facts.kernels:
+        return None
+    total = sum(kernel.total_ns for kernel in facts.kernels)
+    if total <= 0:
+        return None
+    sums = dict.fromkeys(("fp32", "scalar", "half", "norm", "softmax"), 0)
+    count = 0
+    for kernel in facts.kernels:
+        name = kernel.name
+        if _FP32_SCALAR.search(name):
+            sums["scalar"] += kernel.total_ns
+        if _FP32_MATRIX.search(name) or _FP32_SCALAR.search(name):
+            sums["fp32"] += kernel.total_ns
+        elif _HALF_MATRIX.search(name):
+            sums["half"] += kernel.total_ns
+        elif _BATCH_NORM.search(name) and "channels_last" not in name and "nhwc" not in name.lower():
+            sums["norm"] += kernel.total_ns
+        elif _SOFTMAX.search(name) and not _LOG_SOFTMAX.search(name):
+            sums["softmax"] += kernel.total_ns
+            count += kernel.count
+    return KernelShares(
+        fp32_matrix=sums["fp32"] / total,
+        fp32_scalar=sums["scalar"] / total,
+        half_matrix=sums["half"] / total,
+        layout=facts.character.layout_ns / total,
+        batch_norm_nchw=sums["norm"] / total,
+        softmax=sums["softmax"] / total,
+        softmax_count=count,
+        fused_attention=any(backend != "math" for backend in facts.character.attention),
+    )
+
+
+def after(evidence: Evidence, *parts: tuple[float, float]) -> float:
+    """Step in ms when each part, a share of the device time, becomes `factor` times as fast; the rest stays.
+
+    A step that the device does not fill shrinks by no more than the device's own part of it.
+    """
+    device = min(evidence.step.device_ms or 0.0, evidence.step_ms)
+    saved = sum(share * (1 - 1 / factor) for share, factor in parts)
+    return evidence.step_ms - device * min(saved, 0.98)

@@ -1,0 +1,70 @@
+"""Attention writes its full score matrix to memory instead of using a fused kernel.
+
+What it looks like
+    Softmax, masking, scaling and copy kernels over T x T scores, and no flash, memory-efficient or cuDNN attention.
+
+Why it costs
+    The scores of every head are written and read five or six times, forward and backward, where a fused kernel keeps
+    them on the chip. The cost grows with the square of the sequence.
+
+Fix
+    F.scaled_dot_product_attention(q, k, v, is_causal=True), with 16-bit inputs and without an explicit mask where
+    possible; HF: attn_implementation="sdpa"; nn.MultiheadAttention: need_weights=False. To be told when it falls back:
+    with torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION): ...
+
+How it is found
+    Softmax kernels that are not of the loss, and no fused attention kernel, in the traced window.
+
+When it stays silent
+    When a fused attention kernel runs, and when softmax is a small part.
+
+Not to be confused with
+    A large vocabulary, whose loss is a log-softmax.
+"""
+
+from __future__ import annotations
+
+from underfed.diagnosis import Finding, Fix, Observation
+from underfed.playbook.evidence import Evidence
+from underfed.playbook.gains import gain_between
+from underfed.playbook.kernels import after, shares
+from underfed.playbook.rule import Rule
+
+_SHARE = 0.03
+
+
+def check(evidence: Evidence) -> Finding | None:
+    """Find softmax over scores without any fused attention."""
+    found = shares(evidence)
+    if found is None or found.fused_attention or found.softmax < _SHARE:
+        return None
+    # The scores are touched by two products, scaling, mask, softmax and casts, forward and backward; softmax is one of
+    # five or six passes over them, and nearly all of that traffic goes away.
+    softmax = found.softmax
+    likely = tuple(after(evidence, (min(0.85, passes * softmax), 1e9)) for passes in (5.5, 4.0))
+    best = after(evidence, (min(0.95, 7 * softmax), 1e9))
+    place = evidence.top("forward")
+    return RULE.finding(
+        summary="Attention writes its full score matrix; a fused kernel (SDPA) would keep it on the chip.",
+        gain=gain_between(evidence, best, (likely[0], likely[1])),
+        where=place.where if place else None,
+        evidence=[
+            Observation(source="trace", text="softmax over scores", value=round(softmax, 3), unit="of kernel time"),
+            Observation(source="trace", text="no fused attention kernel was seen"),
+        ],
+        fix=Fix(
+            text="use scaled_dot_product_attention with inputs that its fused kernels take",
+            code="out = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+        ),
+    )
+
+
+RULE = Rule(
+    id="T14",
+    name="attention-materializes-scores",
+    stage="kernels",
+    bound="compute",
+    numerics="reorder",
+    doc=__doc__ or "",
+    check=check,
+)

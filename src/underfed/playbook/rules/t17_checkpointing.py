@@ -1,0 +1,62 @@
+"""Activation checkpointing is on although the device's memory is mostly free.
+
+What it looks like
+    Forward runs a second time inside backward, beside gigabytes that nobody uses.
+
+Why it costs
+    Checkpointed blocks are computed again in backward, which adds about a third of a forward pass's worth to the step
+    when every block is checkpointed.
+
+Fix
+    Switch it off, or checkpoint only the heaviest blocks. HF Trainer: gradient_checkpointing=False; Lightning and plain
+    PyTorch: call the block instead of torch.utils.checkpoint.checkpoint(block, x).
+
+How it is found
+    Stack samples inside torch.utils.checkpoint, and the allocator's peak against the card's memory.
+
+When it stays silent
+    When memory is in use, or the GPU is not what gates.
+
+Not to be confused with
+    X6: checkpoints on disk.
+"""
+
+from __future__ import annotations
+
+from underfed.diagnosis import Finding, Fix, Observation
+from underfed.playbook.evidence import Evidence
+from underfed.playbook.gains import gain_between
+from underfed.playbook.rule import Rule
+
+_USED = 0.6
+
+
+def check(evidence: Evidence) -> Finding | None:
+    """Find activation checkpointing beside free memory."""
+    memory = evidence.torch.get("memory") or {}
+    total, peak = memory.get("total", 0), memory.get("peak", 0)
+    if not evidence.torch.get("checkpointing") or not total or peak > _USED * total:
+        return None
+    step = evidence.step_ms
+    # Forward is a third of an ordinary step; how much of it is checkpointed is not known, so between a third and all.
+    return RULE.finding(
+        summary=f"Activations are recomputed in backward although {100 * (1 - peak / total):.0f} % of the memory is free.",
+        gain=gain_between(evidence, step / 1.45, (step / 1.33, step / 1.08)),
+        where=evidence.torch.get("checkpointing_at"),
+        evidence=[
+            Observation(source="agent", text="peak of device memory", value=round(peak / 2**30, 2), unit="GiB"),
+            Observation(source="agent", text="memory of the device", value=round(total / 2**30, 2), unit="GiB"),
+        ],
+        fix=Fix(text="switch activation checkpointing off, or use it on fewer blocks"),
+    )
+
+
+RULE = Rule(
+    id="T17",
+    name="checkpointing-with-free-memory",
+    stage="memory",
+    bound="compute",
+    numerics="exact",
+    doc=__doc__ or "",
+    check=check,
+)
