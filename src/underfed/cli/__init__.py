@@ -28,7 +28,11 @@ def main(argv: Sequence[str]) -> int:
         at = words.index("--")
         words, command = words[:at], words[at + 1 :]
     app = App(
-        name="underfed", help=underfed.__doc__, version=underfed.__version__, result_action="return_value", version_flags=["--version"]
+        name="underfed",
+        help=underfed.__doc__,
+        version=underfed.__version__,
+        result_action="return_value",
+        version_flags=["--version"],
     )
     wanted = [name for name in COMMANDS if words and words[0] == name] or list(COMMANDS)
     for name in wanted:

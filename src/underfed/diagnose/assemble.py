@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from underfed.diagnose.sentence import sentence
@@ -10,7 +11,6 @@ from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Diagnosis, Finding, Subject, Verdict
 from underfed.playbook.evidence import Evidence
 from underfed.playbook.registry import RULES
-
 
 _STAGES = ("box", "dataloader", "free", "precision", "kernels", "memory", "comms")
 
@@ -25,13 +25,14 @@ def _middle(finding: Finding) -> float:
         return 1.0
     if finding.gain.expected is None:
         return finding.gain.at_most
-    return (finding.gain.expected[0] * finding.gain.expected[1]) ** 0.5
+    return math.sqrt(finding.gain.expected[0] * finding.gain.expected[1])
 
 
 def ranked(findings: list[Finding], evidence: Evidence) -> list[Finding]:
     """Order findings: those of the actual bound first, in the order of what their fixes cost, then by their worth.
 
-    A cheap fix goes before a dear one unless it is worth next to nothing beside it. A finding of another bound, or one too small to notice, cannot help now; it is kept below with the reason.
+    A cheap fix goes before a dear one unless it is worth next to nothing beside it. A finding of another
+    bound, or one too small to notice, cannot help now; it is kept below with the reason.
     """
     order = {rule.id: at for at, rule in enumerate(RULES)}
     judged = []
@@ -75,7 +76,7 @@ def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Di
         limits.append(f"only {evidence.steps} steady steps were seen")
     settle = None
     if decided.confidence != "high":
-        settle = _settle(evidence, decided)
+        settle = _settle(evidence)
     return Diagnosis(
         subject=subject,
         verdict=Verdict(
@@ -91,7 +92,7 @@ def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Di
     )
 
 
-def _settle(evidence: Evidence, decided: Split) -> str | None:
+def _settle(evidence: Evidence) -> str | None:
     if evidence.on_gpu and evidence.step.device_ms is None:
         return "underfed run --window 10 -- COMMAND, for at least 60 steps"
     if evidence.steps < T.enough_steps:

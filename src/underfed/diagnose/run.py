@@ -160,7 +160,9 @@ def _ranks(seen: list[Seen]) -> list[RankFacts]:
     best: dict[int, Seen] = {}
     for one in seen:
         rank = one.log.process.rank
-        if rank is not None and (rank not in best or (one.log.process.restart or 0) >= (best[rank].log.process.restart or 0)):
+        if rank is not None and (
+            rank not in best or (one.log.process.restart or 0) >= (best[rank].log.process.restart or 0)
+        ):
             best[rank] = one
     found = []
     for rank, one in sorted(best.items()):

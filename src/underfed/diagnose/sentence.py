@@ -44,7 +44,8 @@ def sentence(evidence: Evidence, decided: Split, cause: Finding | None) -> str:
         return f"I cannot tell what gates this run: {decided.why or 'nothing that was measured accounts for it'}."
     if decided.bound == "compute":
         share = evidence.step.device_share or 0.0
-        fed = f"The {device} computes for {percent(min(share, 1.0))} of each {milliseconds(evidence.step_ms)} step: it is well fed."
+        step = milliseconds(evidence.step_ms)
+        fed = f"The {device} computes for {percent(min(share, 1.0))} of each {step} step: it is well fed."
         return f"{fed} {cause.summary}" if cause else f"{fed} Only less or faster computing makes it quicker."
     who = "The GPU" if evidence.on_gpu else "Training"
     late = ""

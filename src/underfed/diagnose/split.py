@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from underfed.diagnose.thresholds import THRESHOLDS as T
-from underfed.diagnosis import Bound, Confidence, Step, Waits
+from underfed.diagnosis import Bound, Confidence, Step
 
 #: Which bound each wait of the budget belongs to. What is left over belongs to none.
 BELONGS: dict[str, Bound] = {
@@ -78,8 +78,3 @@ def split(step: Step, *, steps: int, steady: bool = True, on_gpu: bool = True) -
     if ranked[0] - ranked[1] < T.worth:
         confidence = lower(confidence)
     return Split(bound, waits[bound], confidence)
-
-
-def known(waits: Waits) -> float:
-    """Sum of the waits that are known, in ms."""
-    return sum(value for name in waits.__struct_fields__ if (value := getattr(waits, name)) is not None)

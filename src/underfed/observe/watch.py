@@ -131,4 +131,4 @@ class Watch:
     @staticmethod
     def _say(text: str) -> None:
         with contextlib.suppress(OSError, ValueError):
-            print(f"underfed: {text}", file=sys.stderr)
+            sys.stderr.write(f"underfed: {text}\n")

@@ -64,7 +64,7 @@ class FetchFacts:
 
 @dataclass(frozen=True)
 class EpochFacts:
-    """What epochs cost at their border, in ms each: starting workers and the wait for the first batch above the usual."""
+    """What epochs cost at their border, in ms each: starting workers, and the first batch's wait above the usual."""
 
     count: int
     steps: float

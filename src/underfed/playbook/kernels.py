@@ -13,7 +13,8 @@ _FP32_MATRIX = re.compile(
 )
 #: Matrix kernels that read 16-bit operands.
 _HALF_MATRIX = re.compile(
-    r"bf16bf16|f16f16|_16816|hgemm|h16816|nvjet_\w+?_h_|fmha\w*_(bf16|f16)_|flash_\w*(bf16|f16|half)|sdpa_sm\d+_flash", re.I
+    r"bf16bf16|f16f16|_16816|hgemm|h16816|nvjet_\w+?_h_|fmha\w*_(bf16|f16)_|flash_\w*(bf16|f16|half)|sdpa_sm\d+_flash",
+    re.I,
 )
 _FP32_SCALAR = re.compile(r"simt_sgemm|f32f32_f32f32|_ffma_|volta_sgemm|ampere_sgemm|sgemm_\d+x\d+", re.I)
 _SOFTMAX = re.compile(r"softmax", re.I)

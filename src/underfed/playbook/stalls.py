@@ -9,7 +9,9 @@ from underfed.playbook.gains import gain_without
 from underfed.playbook.rule import Rule
 
 
-def stall_finding(rule: Rule, evidence: Evidence, kinds: tuple[str, ...], what: str, advice: str, fix: Fix) -> Finding | None:
+def stall_finding(
+    rule: Rule, evidence: Evidence, kinds: tuple[str, ...], *, what: str, advice: str, fix: Fix
+) -> Finding | None:
     """Make the finding for one kind of stall, or None where it is too small to matter.
 
     The time is what the samples give these classes, in ms a step; the place is the line that holds most of it.

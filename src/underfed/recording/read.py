@@ -105,7 +105,7 @@ def read(folder: Path) -> Recording:
         header = decoded if isinstance(decoded, dict) else {}
     logs = [log for path in sorted(folder.glob("p*.jsonl")) if (log := read_process(path)) is not None]
     if not header and not logs:
-        raise UsageError(f"{folder} is not a recording: it has no {HEADER}; give the folder that `underfed run` printed")
+        raise UsageError(f"{folder} is not a recording (no {HEADER}): give the folder that `underfed run` printed")
     schema = header.get("schema", "underfed.recording/1")
     if schema != "underfed.recording/1":
         raise UsageError(f"{folder} was written by another version ({schema}); read it with that version of underfed")

@@ -1,4 +1,4 @@
-"""The lines of a recording. Writers are the agent (standard library only) and `underfed run`; this is the reader's side.
+"""The lines of a recording. Writers are the agent (standard library only) and `underfed run`; this is the reader.
 
 Times are integer nanoseconds: `t`, `end` and `clock` on the machine's monotonic clock, `unix` since 1970.
 """
@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-#: Columns of a step row: five of its own, the regions, the counts. The agent's `clock` module has the same order.
+#: Columns of a step row: five of its own, the regions, the counts; in the order of the agent's `clock` module.
 STEP_REGIONS = (
-    "data", "start", "eval", "h2d", "d2h", "sync", "gc", "backward", "optimizer", "comms", "cache", "pre", "mid", "post",
+    "data", "start", "eval", "h2d", "d2h", "sync", "gc",
+    "backward", "optimizer", "comms", "cache", "pre", "mid", "post",
 )  # fmt: skip
 STEP_COUNTS = ("fetches", "syncs", "copies", "collections")
 STEP_COLUMNS = ("index", "kind", "end", "wall", "flags", *STEP_REGIONS, *STEP_COUNTS)
@@ -147,8 +148,6 @@ class End(Line, tag="end", frozen=True, kw_only=True):
     """The process ended in good order."""
 
     steps: int = 0
-
-
 
 
 AnyLine = Process | Loader | Steps | Fetches | Stacks | Syncs | Copies | Facts | Trace | Fault | End

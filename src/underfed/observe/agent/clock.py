@@ -10,7 +10,8 @@ from time import perf_counter_ns
 # Regions, in the order of the columns of a step row.
 DATA, START, EVAL, H2D, D2H, SYNC, GC, BACKWARD, OPTIMIZER, COMMS, CACHE, PRE, MID, POST = range(14)
 REGIONS = (
-    "data", "start", "eval", "h2d", "d2h", "sync", "gc", "backward", "optimizer", "comms", "cache", "pre", "mid", "post",
+    "data", "start", "eval", "h2d", "d2h", "sync", "gc",
+    "backward", "optimizer", "comms", "cache", "pre", "mid", "post",
 )  # fmt: skip
 #: Not inside any region: the user's own loop. That time goes to one of three sections by what came last: PRE after a
 #: fetch (the forward pass is here), MID after a backward pass, POST after an optimizer step.

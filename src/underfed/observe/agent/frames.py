@@ -30,9 +30,7 @@ def is_user(filename):
         if filename.startswith("<"):
             known = filename.startswith(("<string>", "<stdin>", "<ipython"))
         else:
-            known = not (
-                filename.startswith(_roots) or "/site-packages/" in filename or "/dist-packages/" in filename
-            )
+            known = not (filename.startswith(_roots) or "/site-packages/" in filename or "/dist-packages/" in filename)
         _user[filename] = known
     return known
 

@@ -1,4 +1,4 @@
-"""One thread a process: where the training thread stands, fifty times a second, and what there is to write, twice a second.
+"""One thread a process: where the training thread stands, fifty times a second, and twice a second what to write.
 
 The hooks time regions exactly; the samples say which line of the user's code the time went to, and split what lies
 outside every region. A sample counts for the time since the one before it, so that a call that holds the GIL is not
@@ -29,7 +29,14 @@ _torch_lines = {}
 
 _FETCHER = frames._HERE + "loader.py"
 _FORWARD = ("/torch/nn/modules/module.py", "/torch/_dynamo/eval_frame.py")
-_FUNCTIONAL = ("/torch/nn/", "/torch/functional.py", "/torch/_tensor.py", "/torch/_ops.py", "/torch/amp/", "/torch/autocast")
+_FUNCTIONAL = (
+    "/torch/nn/",
+    "/torch/functional.py",
+    "/torch/_tensor.py",
+    "/torch/_ops.py",
+    "/torch/amp/",
+    "/torch/autocast",
+)
 _CHECKPOINTING = "/torch/utils/checkpoint.py"
 _KNOWN = (
     ("/torch/serialization.py", "checkpoint"),
@@ -66,14 +73,18 @@ def _torch_line(frame):
             start = instruction.starts_line
             if start is not None and start is not False:
                 line = getattr(instruction, "line_number", None) or start
-            if line == frame.f_lineno and instruction.opname.startswith(("LOAD_GLOBAL", "LOAD_FAST", "LOAD_NAME", "LOAD_DEREF")):
+            if line == frame.f_lineno and instruction.opname.startswith(
+                ("LOAD_GLOBAL", "LOAD_FAST", "LOAD_NAME", "LOAD_DEREF")
+            ):
                 value = instruction.argval
                 names.update(value if isinstance(value, tuple) else (value,))
         for name in names:
             value = frame.f_locals.get(name, frame.f_globals.get(name))
-            if isinstance(value, (torch.Tensor, torch.nn.Module)) or (
-                getattr(value, "__name__", "") or ""
-            ).startswith("torch") or (getattr(value, "__module__", "") or "").startswith("torch"):
+            if (
+                isinstance(value, (torch.Tensor, torch.nn.Module))
+                or (getattr(value, "__name__", "") or "").startswith("torch")
+                or (getattr(value, "__module__", "") or "").startswith("torch")
+            ):
                 known = True
                 break
         _torch_lines[key] = known
@@ -105,10 +116,11 @@ def classify(frame):
             known = next((what for part, what in _KNOWN if part in name), None)
         loops = S.loops.get(code)
         if loops is not None:
-            if frame.f_lasti in loops:
-                data = True
-            elif below is not None and frames.is_user(below.f_code.co_filename) and not forward and (
-                frames.is_generator(below) or _names_input(below.f_code.co_name)
+            if frame.f_lasti in loops or (
+                below is not None
+                and frames.is_user(below.f_code.co_filename)
+                and not forward
+                and (frames.is_generator(below) or _names_input(below.f_code.co_name))
             ):
                 data = True
             if code is S.step_code:

@@ -9,7 +9,7 @@ import sys
 import time
 from time import perf_counter_ns
 
-from .core import S, TRACED, fault, skip_until, write
+from .core import TRACED, S, fault, skip_until, write
 
 #: Steps traced by default, and the longest time a window may take.
 STEPS = 10

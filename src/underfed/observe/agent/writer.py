@@ -28,7 +28,9 @@ class Writer:
                 self._open()
             seen = os.fstat(self.fd)
             if (seen.st_dev, seen.st_ino) != self.inode:
-                self.fd = None  # the program closed our descriptor and now uses its number: not ours to write to or close
+                self.fd = (
+                    None  # the program closed our descriptor and now uses its number: not ours to write to or close
+                )
                 raise OSError("descriptor taken over")
             fields["k"] = kind
             line = (json.dumps(fields, separators=(",", ":"), default=str) + "\n").encode("utf-8", "replace")

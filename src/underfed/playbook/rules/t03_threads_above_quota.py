@@ -47,7 +47,9 @@ def check(evidence: Evidence) -> Finding | None:
         gain=gain_between(evidence, 0.5 * step, (step * (1 - min(throttled, 0.5)), step)) if sure else None,
         evidence=[
             Observation(source="agent", text="torch's threads", value=float(threads), unit="threads"),
-            Observation(source="host", text=f"usable CPUs ({cpus.limited_by or 'all'})", value=cpus.usable, unit="CPUs"),
+            Observation(
+                source="host", text=f"usable CPUs ({cpus.limited_by or 'all'})", value=cpus.usable, unit="CPUs"
+            ),
             Observation(source="host", text="time throttled", value=cpus.throttled_share, unit="share"),
         ],
         fix=Fix(text=f"OMP_NUM_THREADS={wanted} in the environment", code=f"torch.set_num_threads({wanted})"),

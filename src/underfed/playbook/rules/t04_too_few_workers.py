@@ -58,7 +58,9 @@ def check(evidence: Evidence) -> Finding | None:
         gain=gain,
         where=model.loader.made_at or model.loader.item_at,
         evidence=[
-            Observation(source="agent", text="wait for input inside epochs", value=round(model.wait, 3), unit="ms/step"),
+            Observation(
+                source="agent", text="wait for input inside epochs", value=round(model.wait, 3), unit="ms/step"
+            ),
             Observation(source="agent", text=f"one fetch, {kind}", value=round(model.fetch.wall, 3), unit="ms"),
             Observation(source="agent", text="CPU time of one fetch", value=round(model.fetch.cpu, 3), unit="ms"),
             Observation(source="agent", text="the loop without the wait", value=round(model.rest, 3), unit="ms/step"),

@@ -44,7 +44,7 @@ def check(evidence: Evidence) -> Finding | None:
     if not limited:
         return None
     step = evidence.step_ms
-    # Halving the work per sample is taken as what a careful rewrite reaches; the bound is a transform that costs nothing.
+    # Halving the work per sample is what a careful rewrite is taken to reach; the bound is a free transform.
     halved = max(model.rest, step - 0.5 * model.wait)
     where = hot_place(evidence)
     return RULE.finding(

@@ -41,12 +41,16 @@ def check(evidence: Evidence) -> Finding | None:
     if capability[0] < 8:
         return None
     share = found.fp32_scalar
-    gain = gain_between(evidence, after(evidence, (share, 16.0)), (after(evidence, (share, 8.0)), after(evidence, (share, 4.0))))
+    gain = gain_between(
+        evidence, after(evidence, (share, 16.0)), (after(evidence, (share, 8.0)), after(evidence, (share, 4.0)))
+    )
     return RULE.finding(
         summary=f"{100 * share:.0f} % of the GPU's time are fp32 matrix products without tensor cores; TF32 is off.",
         gain=gain,
         evidence=[
-            Observation(source="trace", text="kernels without tensor cores", value=round(share, 3), unit="of kernel time"),
+            Observation(
+                source="trace", text="kernels without tensor cores", value=round(share, 3), unit="of kernel time"
+            ),
             Observation(source="agent", text="torch.get_float32_matmul_precision() is 'highest'"),
         ],
         fix=Fix(text="allow TF32 for matrix products", code='torch.set_float32_matmul_precision("high")'),

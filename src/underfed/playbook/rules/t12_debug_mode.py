@@ -12,8 +12,8 @@ Fix
     sys.settrace out of long runs. Keep a flag to switch them on when a NaN is hunted.
 
 How it is found
-    The mode is asked of torch and of the interpreter while the run goes on. On a CPU-only run the cost is inside forward
-    and backward, which count as computing.
+    The mode is asked of torch and of the interpreter while the run goes on. On a CPU-only run the cost is inside
+    forward and backward, which count as computing.
 
 When it stays silent
     When none of them is on.
@@ -54,7 +54,11 @@ def check(evidence: Evidence) -> Finding | None:
         gain=gain_between(evidence, best, (max(best, step / 3.0), max(best, step / 1.5))),
         where=None,
         evidence=[Observation(source="agent", text=f"{name} is on") for name in names]
-        + [Observation(source="agent", text="backward on the training thread", value=round(backward, 3), unit="ms/step")],
+        + [
+            Observation(
+                source="agent", text="backward on the training thread", value=round(backward, 3), unit="ms/step"
+            )
+        ],
         fix=Fix(text=f"switch off {names[0]}", code="torch.autograd.set_detect_anomaly(False)"),
     )
 

@@ -48,7 +48,9 @@ def check(evidence: Evidence) -> Finding | None:
         gain=gain_between(evidence, best, likely),
         evidence=[
             Observation(source="trace", text="32-bit matrix kernels", value=round(matrix, 3), unit="of kernel time"),
-            Observation(source="trace", text="16-bit matrix kernels", value=round(found.half_matrix, 3), unit="of kernel time"),
+            Observation(
+                source="trace", text="16-bit matrix kernels", value=round(found.half_matrix, 3), unit="of kernel time"
+            ),
         ],
         fix=Fix(
             text="run forward and loss under autocast",

@@ -45,12 +45,14 @@ def check(evidence: Evidence) -> Finding | None:
     likely = max(device, step - launch)
     place = evidence.top("forward", "backward")
     return RULE.finding(
-        summary="The Python thread cannot launch kernels fast enough; compile with CUDA graphs, or give each launch more work.",
+        summary="The Python thread cannot launch kernels fast enough; compile with CUDA graphs, or do more a launch.",
         gain=gain_between(evidence, best, (likely, min(step, likely + 0.3 * launch))),
         where=place.where if place else None,
         evidence=[
             Observation(source="trace", text="device busy", value=round(device, 3), unit="ms/step"),
-            Observation(source="agent", text="device idle for want of launches", value=round(launch, 3), unit="ms/step"),
+            Observation(
+                source="agent", text="device idle for want of launches", value=round(launch, 3), unit="ms/step"
+            ),
         ],
         fix=Fix(text="compile the model with CUDA graphs", code='model = torch.compile(model, mode="reduce-overhead")'),
     )

@@ -40,7 +40,7 @@ def check(evidence: Evidence) -> Finding | None:
     step = evidence.step_ms
     # Forward is a third of an ordinary step; how much of it is checkpointed is not known, so between a third and all.
     return RULE.finding(
-        summary=f"Activations are recomputed in backward although {100 * (1 - peak / total):.0f} % of the memory is free.",
+        summary=f"Backward recomputes activations although {100 * (1 - peak / total):.0f} % of the memory is free.",
         gain=gain_between(evidence, step / 1.45, (step / 1.33, step / 1.08)),
         where=evidence.torch.get("checkpointing_at"),
         evidence=[

@@ -41,7 +41,6 @@ def check(evidence: Evidence) -> Finding | None:
         return None
     if model.loader.workers and model.supply(model.loader.workers) < 0.8 * model.rest:
         return None
-    step = evidence.step_ms
     computing = model.fetches * model.fetch.cpu / max(model.loader.workers, 1)
     left = model.rest + computing if model.loader.workers == 0 else max(model.rest, computing)
     read = model.fetch.bytes_read

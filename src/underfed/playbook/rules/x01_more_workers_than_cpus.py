@@ -52,7 +52,9 @@ def check(evidence: Evidence) -> Finding | None:
             Observation(source="host", text="CPUs the run may use", value=model.cpus, unit="CPUs"),
             Observation(source="agent", text="CPUs kept busy by fetches", value=model.cpu_used, unit="share"),
         ],
-        fix=Fix(text=f"set num_workers={cpus} (now {model.loader.workers})", code=f"DataLoader(..., num_workers={cpus})"),
+        fix=Fix(
+            text=f"set num_workers={cpus} (now {model.loader.workers})", code=f"DataLoader(..., num_workers={cpus})"
+        ),
     )
 
 

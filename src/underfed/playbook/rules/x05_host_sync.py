@@ -48,15 +48,15 @@ def check(evidence: Evidence) -> Finding | None:
         return None
     places = [(sync.ms, sync.where, sync.call, sync.calls) for sync in calls]
     places += [(copy.ms, copy.where, "copy to the host", copy.calls) for copy in down]
-    ms, where, call, count = max(places)
+    _, where, call, count = max(places)
     device = evidence.step.device_ms or 0.0
-    # Without the waits alone the step loses `waited`; without what those lines do around them (norms, an EMA on the host)
-    # it loses all of their time. Behind both lies the refilling of the queue, which only a trial can size.
+    # Without the waits alone the step loses `waited`; without what those lines do around them (norms, an EMA on the
+    # host) it loses all of their time. Behind both lies the refilling of the queue, which only a trial can size.
     lines = max(waited, sum(evidence.at_place(place) for place in {found[1] for found in places}))
     rest, without = max(device, step - waited), max(device, step - lines)
     best = max(evidence.step.compute_ms or 0.0, without - 0.5 * idle)
     return RULE.finding(
-        summary=f"{call} runs {count:.0f} times a step and makes the training thread wait for the GPU; read it less often.",
+        summary=f"{call} runs {count:.0f} times a step and makes Python wait for the GPU each time; read it less often.",
         gain=gain_between(evidence, best, (without, rest)),
         where=where,
         evidence=[

@@ -35,7 +35,14 @@ def check(evidence: Evidence) -> Finding | None:
         text="save less often, or write in the background",
         code="torch.distributed.checkpoint.async_save(state, checkpoint_id=path)",
     )
-    return stall_finding(RULE, evidence, ("checkpoint",), "Writing checkpoints", "save less often or in the background", fix)
+    return stall_finding(
+        RULE,
+        evidence,
+        ("checkpoint",),
+        what="Writing checkpoints",
+        advice="save less often or in the background",
+        fix=fix,
+    )
 
 
 RULE = Rule(

@@ -35,7 +35,7 @@ def check(evidence: Evidence) -> Finding | None:
         text="validate less often, on fewer batches, with a larger batch and loader workers",
         code="with torch.inference_mode(): ...",
     )
-    return stall_finding(RULE, evidence, ("eval",), "Validation", "validate less often or faster", fix)
+    return stall_finding(RULE, evidence, ("eval",), what="Validation", advice="validate less often or faster", fix=fix)
 
 
 RULE = Rule(

@@ -4,7 +4,8 @@ What it looks like
     Time behind the optimizer step, in print, logging, a tracker's log() or a figure.
 
 Why it costs
-    Each line is formatted, written and perhaps flushed before the next step begins. Values on the device are waited for.
+    Each line is formatted, written and perhaps flushed before the next step begins; values on the device are
+    waited for.
 
 Fix
     Log every N steps, let the tracker batch its writes, do not fsync, draw figures after training.
@@ -31,7 +32,9 @@ from underfed.playbook.stalls import stall_finding
 def check(evidence: Evidence) -> Finding | None:
     """Find logging that holds up the training thread."""
     fix = Fix(text="log every N steps and without flushing each line", code="if step % 50 == 0: log(...)")
-    return stall_finding(RULE, evidence, ("logging", "progress", "plotting"), "Logging", "log less often", fix)
+    return stall_finding(
+        RULE, evidence, ("logging", "progress", "plotting"), what="Logging", advice="log less often", fix=fix
+    )
 
 
 RULE = Rule(

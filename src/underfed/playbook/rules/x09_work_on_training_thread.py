@@ -31,7 +31,7 @@ from underfed.playbook.stalls import stall_finding
 def check(evidence: Evidence) -> Finding | None:
     """Find work on the training thread that has no rule of its own."""
     fix = Fix(text="do it every N steps, in another process, or on the device", code="if step % 50 == 0: ...")
-    return stall_finding(RULE, evidence, ("stall",), "Other work", "do it less often or elsewhere", fix)
+    return stall_finding(RULE, evidence, ("stall",), what="Other work", advice="do it less often or elsewhere", fix=fix)
 
 
 RULE = Rule(

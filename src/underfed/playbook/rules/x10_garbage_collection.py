@@ -37,13 +37,16 @@ def check(evidence: Evidence) -> Finding | None:
         return None
     place = evidence.top("gc")
     return RULE.finding(
-        summary=f"Garbage collection takes {100 * cost / evidence.step_ms:.0f} % of the step; collect rarely, not in the loop.",
+        summary=f"Garbage collection takes {100 * cost / evidence.step_ms:.0f} % of the step; take it out of the loop.",
         gain=gain_without(evidence, cost),
         where=place.where if place else None,
         evidence=[
             Observation(source="agent", text="time in collections", value=round(cost, 3), unit="ms/step"),
             Observation(
-                source="agent", text="collections", value=round(evidence.counts.get("collections", 0.0), 2), unit="a step"
+                source="agent",
+                text="collections",
+                value=round(evidence.counts.get("collections", 0.0), 2),
+                unit="a step",
             ),
         ],
         fix=Fix(text="take gc.collect() out of the loop, or freeze what lives long", code="gc.freeze()"),

@@ -39,7 +39,9 @@ def check(evidence: Evidence) -> Finding | None:
     loops = [
         optimizer
         for optimizer in evidence.torch.get("optimizers") or []
-        if optimizer.get("tensors", 0) >= _TENSORS and not optimizer.get("fused") and _one_by_one(optimizer, evidence.on_gpu)
+        if optimizer.get("tensors", 0) >= _TENSORS
+        and not optimizer.get("fused")
+        and _one_by_one(optimizer, evidence.on_gpu)
     ]
     if not loops or cost < _SHARE * evidence.step_ms:
         return None

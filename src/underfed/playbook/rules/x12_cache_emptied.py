@@ -8,8 +8,8 @@ Why it costs
     all of that back, and the next step pays for it again.
 
 Fix
-    Remove the call. Where memory is short, fragmentation is the likely cause: PYTORCH_ALLOC_CONF=expandable_segments:True
-    (M8 of the manual).
+    Remove the call. Where memory is short, fragmentation is the likely cause:
+    PYTORCH_ALLOC_CONF=expandable_segments:True (M8 of the manual).
 
 How it is found
     The call is timed with its line; the allocator's counters show driver allocations in the steady state.
