@@ -11,6 +11,7 @@ from underfed.diagnose import gather
 from underfed.diagnose.assemble import assemble
 from underfed.diagnose.budget import DeviceTime, cpu_budget, gpu_budget, host_time
 from underfed.diagnose.machine import cpu_facts, gpu_utilization
+from underfed.diagnose.places import relative
 from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Diagnosis, Subject, Verdict
 from underfed.playbook.evidence import Evidence, RankFacts
@@ -150,7 +151,8 @@ def diagnose(recording: Recording, read_trace: TraceReader | None = None) -> Dia
         warmup_steps=chosen.evidence.warmup,
         device=chosen.evidence.device_name or "CPU",
     )
-    return assemble(chosen.evidence, subject, steady=chosen.steady)
+    found = assemble(chosen.evidence, subject, steady=chosen.steady)
+    return relative(found, chosen.log.process.cwd)
 
 
 def _ranks(seen: list[Seen]) -> list[RankFacts]:

@@ -32,6 +32,7 @@ class Process(Line, tag="process", frozen=True, kw_only=True):
     ppid: int
     role: str = "main"
     worker: int | None = None
+    cwd: str | None = None
     clock: int = 0
     unix: int = 0
     python: str | None = None

@@ -61,6 +61,7 @@ def header():
         worker=S.worker,
         clock=time.perf_counter_ns(),
         unix=time.time_ns(),
+        cwd=_folder(),
         python=".".join(map(str, sys.version_info[:3])),
         torch=str(getattr(torch, "__version__", "")) or None,
         cuda=str(getattr(getattr(torch, "version", None), "cuda", None) or "") or None,
@@ -69,6 +70,13 @@ def header():
         world=_number("WORLD_SIZE"),
         restart=_number("TORCHELASTIC_RESTART_COUNT"),
     )
+
+
+def _folder():
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
 
 
 def _number(name):

@@ -46,7 +46,7 @@ def check(evidence: Evidence) -> Finding | None:
     fits = 0.9 / max(used, 0.02)
     # Per sample: the host's time is shared by a larger batch, the device's grows with it at worst.
     return RULE.finding(
-        summary=f"{100 * used:.0f} % of the GPU's memory is used; a larger micro-batch shares each launch among more samples.",
+        summary=f"{100 * used:.0f} % of the GPU's memory is used; a larger micro-batch does more with each launch.",
         gain=gain_between(evidence, max(step / fits, 0.05 * device), (max(device, step / fits), 0.9 * step)),
         evidence=[
             Observation(source="agent", text="peak of device memory", value=round(peak / 2**30, 2), unit="GiB"),

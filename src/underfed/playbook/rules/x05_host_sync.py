@@ -56,7 +56,7 @@ def check(evidence: Evidence) -> Finding | None:
     rest, without = max(device, step - waited), max(device, step - lines)
     best = max(evidence.step.compute_ms or 0.0, without - 0.5 * idle)
     return RULE.finding(
-        summary=f"{call} runs {count:.0f} times a step and makes Python wait for the GPU each time; read it less often.",
+        summary=f"{call} runs {count:.0f} times a step and makes Python wait for the GPU; read it less often.",
         gain=gain_between(evidence, best, (without, rest)),
         where=where,
         evidence=[
