@@ -151,8 +151,8 @@ def diagnose(recording: Recording, read_trace: TraceReader | None = None) -> Dia
         warmup_steps=chosen.evidence.warmup,
         device=chosen.evidence.device_name or "CPU",
     )
-    found = assemble(chosen.evidence, subject, steady=chosen.steady)
-    return relative(found, chosen.log.process.cwd)
+    diagnosis = assemble(chosen.evidence, subject, steady=chosen.steady)
+    return relative(diagnosis, chosen.log.process.cwd)
 
 
 def _ranks(seen: list[Seen]) -> list[RankFacts]:
