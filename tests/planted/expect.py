@@ -2,15 +2,16 @@
 
 `bounds` and `rules` hold every answer that a careful colleague could give first: manual ids (T4), or `X:word`, a rule
 that the manual does not number and whose name holds the word. The place of the fault is marked `# fault` in the
-script. `never` lists the rules that must not be advised as helping now, `never_said` patterns that no such advice may
-hold. `fixed` are the arguments that take the fault out: `check_faults.py` times both.
+script, or `# fault T8 U8` where it answers for these rules alone. `never` lists the rules that must not be advised as
+helping now, `never_said` patterns that no such advice may hold in a clause without a negation. `fixed` are the
+arguments that take the fault out: `check_faults.py` times both.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-MORE_WORKERS = r"(more|add|raise|increase)\W[^.;]{0,25}\bworkers?\b(?! alive)"
+MORE_WORKERS = r"\b(more|add|raise|increase)\b.{0,25}\bworkers?\b"
 
 # A rule about Python work on the training thread outside forward, backward and optimizer may answer for any of these.
 BETWEEN = ("X:between", "X:after", "X:outside", "X:thread", "X:python", "X:stall", "X:host")
@@ -158,7 +159,7 @@ PLANTED = (
         bounds=("data",),
         rules=("T7", "X:burst"),
         fixed=("--prefetch", "32"),
-        store=("--latency-ms", "0.5", "--cold-every", "60", "--cold-ms", "400"),
+        store=("--latency-ms", "0.5", "--cold-every", "60", "--cold-ms", "250"),
         steps=210,
     ),
     Planted(
@@ -192,7 +193,7 @@ PLANTED = (
     Planted(
         script="csv_generator.py",
         bounds=("data",),
-        rules=("T4", "T8", "X:generator", "X:iterator", "X:loader"),
+        rules=("T4", "T8", "X:generator", "X:iterator", "X:loader", "X:input"),
         fixed=("--cache",),
         steps=250,
     ),
@@ -211,7 +212,7 @@ PLANTED = (
         fixed=("--log-every", "1000000"),
         never=("T4", "T5", "T7", "T8"),
         never_said=(MORE_WORKERS,),
-        steps=300,
+        steps=500,
     ),
     Planted(
         script="checkpoint_often.py",
@@ -219,7 +220,7 @@ PLANTED = (
         rules=("X:checkpoint", "X:save"),
         fixed=("--ckpt-every", "1000000"),
         never=("T4", "T8"),
-        steps=200,
+        steps=300,
     ),
     Planted(
         script="validate_often.py",
@@ -227,7 +228,7 @@ PLANTED = (
         rules=("X:valid", "X:eval"),
         fixed=("--eval-every", "1000000"),
         never=("T4", "T8"),
-        steps=400,
+        steps=1200,
     ),
     Planted(
         script="ema_every_step.py",
@@ -251,7 +252,7 @@ PLANTED = (
         rules=("X:metric", *BETWEEN),
         fixed=("--metrics-every", "1000000"),
         never=("T4", "T8"),
-        steps=250,
+        steps=500,
     ),
     # -- host or compute: on a CPU the Python thread and the device are one
     Planted(

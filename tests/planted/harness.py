@@ -17,6 +17,7 @@ from expect import Planted
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS = HERE / "scripts"
+MARK = re.compile(r"# fault((?: [A-Z]\d+)*)$")
 STEPS_LINE = re.compile(r"(\d+) steps in ([\d.]+) s")
 
 FLAT_LIMIT_S = 180
@@ -109,13 +110,17 @@ def watched(planted: Planted, cwd: Path, *, out: Path, json: Path, options: tupl
         return run([underfed, "run", "--out", str(out), "--json", str(json), *options, "--", *words], cwd)
 
 
-def fault_lines(script: str) -> set[int]:
-    """Return the lines that hold the fault.
+def fault_lines(script: str, rule: str) -> set[int]:
+    """Return the lines that hold the fault, as far as `rule` may point to them.
 
     A mark covers the whole statement, on a `def` the whole function; on `for`, `with` and the like only that line.
     """
     text = (SCRIPTS / script).read_text()
-    marked = {n for n, line in enumerate(text.splitlines(), 1) if line.rstrip().endswith("# fault")}
+    marked = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        found = MARK.search(line)
+        if found and (not found[1] or rule in found[1].split()):
+            marked.add(number)
     lines = set(marked)
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.For | ast.With | ast.While | ast.If | ast.ClassDef | ast.Try):

@@ -23,7 +23,7 @@ def save(path, model, optimizer, step):  # fault
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--ckpt-every", type=int, default=10)
-    ap.add_argument("--steps", type=int, default=200)
+    ap.add_argument("--steps", type=int, default=300)
     args = ap.parse_args()
     torch.manual_seed(0)
     ds = TensorDataset(torch.randint(0, 60000, (args.steps * 32, 8)), torch.randint(0, 4, (args.steps * 32,)))

@@ -19,7 +19,7 @@ class Shard(Dataset):
     def __len__(self):
         return self.n
 
-    def __getitem__(self, i):
+    def __getitem__(self, i):  # fault U8 T8
         time.sleep(self.delay)  # the disk
         g = torch.Generator().manual_seed(i)
         return torch.randn(128, generator=g), i % 4

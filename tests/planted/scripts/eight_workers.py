@@ -30,7 +30,7 @@ class Noisy(Dataset):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument("--passes", type=int, default=8)
     parser.add_argument("--batches", type=int, default=180)
     cfg = parser.parse_args()
 

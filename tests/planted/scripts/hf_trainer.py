@@ -36,7 +36,7 @@ def hash_word(word):  # fault
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--workers", type=int, default=0)
-    p.add_argument("--rounds", type=int, default=80)
+    p.add_argument("--rounds", type=int, default=140)
     p.add_argument("--steps", type=int, default=120)
     args = p.parse_args()
     config = BertConfig(

@@ -25,9 +25,9 @@ class Signals(Dataset):
 
     def __getitem__(self, i):
         rng = np.random.default_rng(i)
-        s = rng.standard_normal(60_000)
+        s = rng.standard_normal(72_000)
         s = np.convolve(np.sort(s), np.hanning(33), mode="same")
-        return torch.from_numpy(s[::240].astype(np.float32)), i % 4
+        return torch.from_numpy(s[::288].astype(np.float32)), i % 4
 
 
 class Classifier(L.LightningModule):

@@ -22,7 +22,7 @@ def write_log(handle, step, loss, model):  # fault
 
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int, default=300)
+parser.add_argument("--steps", type=int, default=500)
 parser.add_argument("--log-every", type=int, default=1)
 args = parser.parse_args()
 

@@ -28,7 +28,7 @@ def calibration(scores, labels, bins=20):  # fault
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--metrics-every", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=250)
+    parser.add_argument("--steps", type=int, default=500)
     args = parser.parse_args()
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(40, 64), nn.ReLU(), nn.Linear(64, 1))

@@ -16,7 +16,7 @@ class Pairs(Dataset):
 
     def __getitem__(self, i):
         rng = np.random.default_rng(i)
-        a = rng.standard_normal((180, 180))
+        a = rng.standard_normal((240, 240))
         b = np.sort(np.fft.fft2(a).real, axis=0)
         values = b[:90].std(axis=1)
         return torch.from_numpy(values.astype(np.float32)), torch.tensor([float(i % 2)])

@@ -15,7 +15,7 @@ class Shards(IterableDataset):
         self.shards = shards
         self.per_shard = per_shard
 
-    def decode(self, seed):
+    def decode(self, seed):  # fault U8 T8
         rng = np.random.default_rng(seed)
         blob = rng.integers(0, 255, 60_000, dtype=np.uint8)
         time.sleep(0.0025)  # the answer of the object store

@@ -19,7 +19,7 @@ class Waves(Dataset):
     def __len__(self):
         return self.count
 
-    def __getitem__(self, idx):
+    def __getitem__(self, idx):  # fault T8
         rng = np.random.default_rng(idx)
         wave = self.waves[idx % 32] + 0.1 * rng.standard_normal(16000).astype(np.float32)
         frames = np.lib.stride_tricks.sliding_window_view(wave, 400)[::80] * np.hanning(400)

@@ -23,7 +23,7 @@ class Features(Dataset):
     def __len__(self):
         return a.steps * 8
 
-    def __getitem__(self, i):
+    def __getitem__(self, i):  # fault U8 T8
         if self.sock is None:
             host, port = a.store.split(":")
             self.sock = socket.create_connection((host, int(port)))

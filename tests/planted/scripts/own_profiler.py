@@ -20,9 +20,9 @@ class Patches(Dataset):
 
     def __getitem__(self, i):
         rng = np.random.default_rng(i)
-        p = np.sort(rng.random((64, 64)), axis=0)
+        p = np.sort(rng.random((128, 128)), axis=0)
         p = np.fft.ifft2(np.fft.fft2(p) * p).real
-        return torch.from_numpy(p[::4, ::4].astype(np.float32)).flatten(), i % 3
+        return torch.from_numpy(p[::8, ::8].astype(np.float32)).flatten(), i % 3
 
 
 def main():

@@ -21,7 +21,7 @@ class RemoteSamples(Dataset):
     def __len__(self):
         return self.n
 
-    def __getitem__(self, index):
+    def __getitem__(self, index):  # fault U8 T8
         if self.conn is None:
             self.conn = socket.create_connection(self.address)
         self.conn.sendall(struct.pack("!II", index, 4096))

@@ -23,7 +23,7 @@ class Sketches(Dataset):
         rng = np.random.default_rng(i)
         yy, xx = np.mgrid[0:64, 0:64].astype(np.float32)
         img = np.zeros((64, 64), dtype=np.float32)
-        for cx, cy, r in rng.uniform(4, 60, size=(24, 3)):
+        for cx, cy, r in rng.uniform(4, 60, size=(48, 3)):
             img += np.exp(-((xx - cx) ** 2 + (yy - cy) ** 2) / (r + 4))
         img = img.reshape(16, 4, 16, 4).mean(axis=(1, 3))
         return torch.from_numpy(img / img.max() * 2 - 1)

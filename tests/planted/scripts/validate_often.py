@@ -29,7 +29,7 @@ def main(args):
     opt = torch.optim.Adam(model.parameters(), lr=1e-3)
     best, step = 0.0, 0
     start = time.perf_counter()
-    for _ in range(2):
+    for _ in range(6):
         for xb, yb in train_loader:
             opt.zero_grad()
             nn.functional.cross_entropy(model(xb), yb).backward()
