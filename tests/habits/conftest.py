@@ -4,6 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+
+pytest.register_assert_rewrite("habits_harness")
 from habits_harness import PY, Room
 
 import underfed
@@ -28,11 +30,11 @@ class Planted(Room):
     def __init__(self, folder: Path, package: Path) -> None:
         super().__init__(folder)
         shutil.copytree(package / "underfed", folder / "tool" / "underfed")
+        tool = str(folder / "tool")
         entry = self.script(
-            "import sys; sys.path.insert(0, sys.path[0] + '/tool')\nfrom underfed.cli import entry\nentry()\n",
-            "entry.py",
+            f"import sys; sys.path.insert(0, {tool!r})\nfrom underfed.cli import entry\nentry()\n", "entry.py"
         )
-        self.tool = [PY, entry]
+        self.tool = [PY, "-I", entry]  # the tool's own Python stays out of what a test plants on PYTHONPATH
         self.script("import sys\nloaded = True\n", "lib/torch/__init__.py")
         self.library = str(folder / "lib")
 
