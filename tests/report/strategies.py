@@ -19,6 +19,7 @@ _NASTY = st.sampled_from(
         "\u200d\ufe0f\U0001f469",
         "\ud800",
         "名前" * 30,
+        "\uff21\uff22\uff41" * 40,
         "e\u0301" * 50,
         "word " * 60,
         "x" * 300,

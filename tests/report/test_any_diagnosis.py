@@ -12,10 +12,11 @@ from decimal import Decimal
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.cells import cell_len
 from strategies import diagnoses, text
 
-from underfed.diagnosis import Diagnosis, Step, Waits, from_json, to_json
+from underfed.diagnosis import Diagnosis, Finding, Fix, Observation, Step, Subject, Verdict, Waits, from_json, to_json
 from underfed.report import card, first
 from underfed.report.budget import rows
 from underfed.report.text import cells, clean, wrap
@@ -51,6 +52,26 @@ def test_plain_card_is_ascii_within_80_columns_without_control_characters(
     shown = card.render(diagnosis, recording=recording)
     assert shown.isascii()
     assert_tame(shown)
+
+
+def test_names_made_to_flood_a_terminal_are_cut() -> None:
+    flood = "word " * 100_000
+    fact = Observation(source="agent", text=flood)
+    fix = Fix(text=flood, code=f"{flood}\n" * 9)
+    kinds = {"stage": "free", "bound": "host", "numerics": "exact"}
+    found = Finding(rule=flood, name=flood, summary=flood, where=flood, evidence=[fact] * 99, fix=fix, **kinds)
+    aside = replace(found, helps_now=False, note=flood)
+    diagnosis = Diagnosis(
+        subject=Subject(kind="run", paths=[], device=flood),
+        verdict=Verdict(bound="host", cause=flood, confidence="low", text=flood),
+        findings=[found] * 99 + [aside] * 99,
+        limits=[flood] * 99,
+    )
+    shown = card.render(diagnosis)
+    assert_tame(shown)
+    assert shown.count("\n") < 250
+    assert shown.count("and 94 more in the JSON") == 1
+    assert shown.count("and 91 more in the JSON") == 2
 
 
 @ANY
