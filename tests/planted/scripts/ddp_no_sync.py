@@ -37,4 +37,5 @@ for step in range(args.steps):
 if rank == 0:
     print(f"loss {loss.item() * args.accum:.5f}")
     print(f"{args.steps} steps in {time.perf_counter() - t0:.2f} s", file=sys.stderr)
+dist.barrier()  # the store lives in rank 0: nobody leaves early
 dist.destroy_process_group()

@@ -47,6 +47,7 @@ def main():
     if rank == 0:
         print(f"loss {loss.item():.5f}")
         print(f"{step + 1} steps in {time.perf_counter() - t0:.2f} s", file=sys.stderr)
+    dist.barrier()  # the store lives in rank 0: nobody leaves early
     dist.destroy_process_group()
 
 
