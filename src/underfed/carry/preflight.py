@@ -1,0 +1,177 @@
+"""Whether the destination can hold what is to come: counted, then tried, because counts lie on quota and Lustre."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import shutil
+import struct
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from underfed.carry.names import PROBE, plural, shown, size_text
+from underfed.errors import UsageError
+
+#: Errors after which nothing more can be written: no retry helps.
+PERMANENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+
+_FALLOC_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+
+
+@dataclass(frozen=True)
+class Space:
+    """What a file system says is left for us, in bytes and files; None where it does not count."""
+
+    free_bytes: int
+    free_files: int | None
+    total_bytes: int
+    total_files: int | None
+
+    def text(self) -> str:
+        """Return one line on bytes and inodes."""
+        inodes = "inodes are not counted there"
+        if self.free_files is not None and self.total_files:
+            inodes = f"{self.free_files:,} of {self.total_files:,} inodes free"
+        return f"{size_text(self.free_bytes)} of {size_text(self.total_bytes)} free, {inodes}"
+
+
+def space_at(folder: Path) -> Space:
+    """Ask the file system under a folder."""
+    state = os.statvfs(folder)
+    counted = state.f_files > 0
+    return Space(
+        state.f_bavail * state.f_frsize,
+        state.f_favail if counted else None,
+        state.f_blocks * state.f_frsize,
+        state.f_files if counted else None,
+    )
+
+
+class NoRoomError(UsageError):
+    """The destination cannot hold what is to be written."""
+
+
+def check_room(folder: Path, sizes: Sequence[int], folders: int, counted_bytes: int) -> None:
+    """Raise NoRoomError unless files of these sizes, in bytes, and so many new folders fit below `folder`.
+
+    First what statvfs and quotactl say, then a write probe: as many files as planned are made, the bytes planned are
+    allocated, and all is removed again. `counted_bytes` is what the files take on a disk that keeps holes.
+    """
+    files = len(sizes) + folders
+    if files == 0:
+        return
+    where = shown(folder)
+    space = space_at(folder)
+    if counted_bytes > space.free_bytes:
+        raise NoRoomError(
+            f"{where}: {size_text(counted_bytes)} are needed and {size_text(space.free_bytes)} are free; "
+            "nothing was copied; free space or name another destination"
+        )
+    if space.free_files is not None and files > space.free_files:
+        raise NoRoomError(
+            f"{where}: {plural(files, 'inode')} are needed and {space.free_files:,} are free (see df -i); "
+            "nothing was copied; remove small files or name another destination"
+        )
+    quota = quota_left(folder)
+    if quota is not None and (counted_bytes > quota[0] or files > quota[1]):
+        raise NoRoomError(
+            f"{where}: your quota leaves {size_text(quota[0])} and {plural(quota[1], 'file')}, "
+            f"{size_text(counted_bytes)} in {plural(files, 'file')} are needed; nothing was copied"
+        )
+    _probe(folder, files, counted_bytes)
+
+
+def _probe(folder: Path, files: int, total: int) -> None:
+    probe = folder / f"{PROBE}-{os.getpid()}"
+    try:
+        probe.mkdir()
+        _allocate(probe / "0", total)
+        for number in range(1, files):
+            os.close(os.open(probe / str(number), os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            kind = "quota" if error.errno == errno.EDQUOT else "space or inodes"
+            raise NoRoomError(
+                f"{shown(folder)}: a trial of {size_text(total)} in {plural(files, 'file')} ran out of {kind}, "
+                "although the file system says there is enough; nothing was copied"
+            ) from error
+        raise NoRoomError(f"{shown(folder)}: cannot be written: {error.strerror}; nothing was copied") from error
+    finally:
+        shutil.rmtree(probe, ignore_errors=True)
+
+
+def _allocate(path: Path, total: int) -> None:
+    """Reserve bytes for real; where the file system cannot reserve, write them up to 256 MB and let copying show."""
+    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600)
+    try:
+        if total == 0 or _fallocate(fd, total):
+            return
+        zeros = os.urandom(1 << 20)  # a compressing file system would keep zeros for nothing
+        for _ in range(min(total, 256 << 20) >> 20):
+            os.write(fd, zeros)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _fallocate(fd: int, total: int) -> bool:
+    """Call Linux's own fallocate: the C library's posix_fallocate writes a byte a block where that is missing."""
+    if sys.platform != "linux":
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    name = "fallocate64" if hasattr(libc, "fallocate64") else "fallocate"
+    call = getattr(libc, name)
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    if call(fd, 0, 0, total) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _FALLOC_UNSUPPORTED:
+        return False
+    raise OSError(number, os.strerror(number))
+
+
+_Q_GETQUOTA = 0x800007
+_QIF_BLIMITS, _QIF_ILIMITS = 1, 4
+
+
+def quota_left(folder: Path) -> tuple[int, int] | None:
+    """Return bytes and files that the user's and the group's quota leave, or None where there is no quota.
+
+    Only quotas that the kernel keeps for a local disk are seen; those of a server or a project show in the write probe.
+    """
+    if sys.platform != "linux":
+        return None
+    device = _device_of(folder)
+    if device is None:
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    left: tuple[int, int] | None = None
+    for kind, owner in ((0, os.geteuid()), (1, os.getegid())):
+        if owner == 0:
+            continue  # the superuser's writes are not held to a quota
+        buffer = ctypes.create_string_buffer(72)
+        command = ctypes.c_int((_Q_GETQUOTA << 8) | kind)  # wraps into the C int that it is
+        if libc.quotactl(command, os.fsencode(device), ctypes.c_int(owner), buffer) != 0:
+            continue
+        hard, _soft, used, most, _soft_files, count, _bt, _it, valid = struct.unpack("=8QI", buffer.raw[:68])
+        room = hard * 1024 - used if hard and valid & _QIF_BLIMITS else sys.maxsize
+        files = most - count if most and valid & _QIF_ILIMITS else sys.maxsize
+        both = (max(0, room), max(0, files))
+        left = both if left is None else (min(left[0], both[0]), min(left[1], both[1]))
+    return None if left == (sys.maxsize, sys.maxsize) else left
+
+
+def _device_of(folder: Path) -> str | None:
+    number = folder.stat().st_dev
+    wanted = f"{os.major(number)}:{os.minor(number)}"
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            head, _, tail = line.partition(" - ")
+            if head.split()[2] == wanted and tail.split()[1].startswith("/"):
+                return tail.split()[1]
+    return None

@@ -1,0 +1,156 @@
+"""Runs to carry, small file systems to fill, and processes to kill."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+UNDERFED = [sys.executable, "-m", "underfed"]
+
+
+def make_run(folder: Path, seed: int = 0, size: int = 100_000, when: float = 1_700_000_000.0) -> Path:
+    """A finished run with five files, all of one time."""
+    random_bytes = random.Random(seed)
+    (folder / "protocol").mkdir(parents=True, exist_ok=True)
+    (folder / "best.pth").write_bytes(random_bytes.randbytes(size))
+    (folder / "best_metrics.json").write_text(f'{{"seed": {seed}}}')
+    (folder / "protocol" / "split.yaml").write_text(f"seed: {seed}\n")
+    (folder / "train.log").write_text(f"epoch {seed}\n" * 20)
+    (folder / "last.pth").write_bytes(random_bytes.randbytes(1000))
+    age(folder, when)
+    return folder
+
+
+def age(folder: Path, when: float) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            os.utime(path, (when, when))
+
+
+def underfed(
+    *words: object, env: dict[str, str] | None = None, timeout: float = 300
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*UNDERFED, *map(str, words)],
+        capture_output=True,
+        check=False,
+        text=True,
+        errors="surrogateescape",
+        env={**os.environ, **(env or {})},
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def tree(folder: Path, skip: tuple[str, ...] = ()) -> dict[str, tuple[str, str]]:
+    """Every path below a folder with its kind and SHA-256 (or link target)."""
+    found = {}
+    base = os.fsencode(folder)
+    for at, folders, files in os.walk(base):
+        for name in folders + files:
+            path = os.path.join(at, name)
+            relative = os.fsdecode(os.path.relpath(path, base))
+            if any(part in skip for part in relative.split("/")):
+                continue
+            if os.path.islink(path):
+                found[relative] = ("link", os.fsdecode(os.readlink(path)))
+            elif os.path.isdir(path):
+                found[relative] = ("folder", "")
+            else:
+                found[relative] = ("file", hash_of(path))
+    return found
+
+
+def hash_of(path: bytes | str | Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files_of(folder: Path, skip: tuple[str, ...] = ()) -> dict[str, str]:
+    return {path: digest for path, (kind, digest) in tree(folder, skip).items() if kind == "file"}
+
+
+def in_child(words: list[str], env: dict[str, str] | None = None) -> int:
+    """Run a command line of underfed in a forked child (no start-up time) and return its process id."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 99
+    try:
+        os.setsid()
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(quiet, fd)
+        os.environ.update(env or {})
+        from underfed.cli import main
+
+        code = main(words)
+    finally:
+        os._exit(code)
+
+
+def kill_after(pid: int, seconds: float, *, group: bool = False) -> int | None:
+    """Kill a child after a while; None if it was killed, else the exit code it ended with before."""
+    time.sleep(seconds)
+    done, status = os.waitpid(pid, os.WNOHANG)
+    if done:
+        return os.waitstatus_to_exitcode(status)
+    (os.killpg if group else os.kill)(pid, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return None if code == -signal.SIGKILL else code
+
+
+def wait_for(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@contextlib.contextmanager
+def mounted(where: Path, *options: str, kind: str = "tmpfs"):
+    """A tmpfs with limits, or skip where mounting is not allowed."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    where.mkdir(parents=True, exist_ok=True)
+    words = ["mount", "-t", kind, "-o", ",".join(options) or "rw", kind, str(where)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"cannot mount a {kind}: {done.stderr.strip()}")
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", "-l", str(where)], check=True)
+
+
+@contextlib.contextmanager
+def image_mounted(where: Path, image: Path, megabytes: int, make: list[str], *options: str):
+    """A file system in a file, mounted by a loop device, or skip."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    if not shutil.which(make[0], path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
+        pytest.skip(f"{make[0]} is not installed")
+    where.mkdir(parents=True, exist_ok=True)
+    with open(image, "wb") as file:
+        file.truncate(megabytes << 20)
+    env = {**os.environ, "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
+    subprocess.run([*make, str(image)], check=True, capture_output=True, env=env)
+    words = ["mount", "-o", ",".join(("loop", *options)), str(image), str(where)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"cannot mount an image: {done.stderr.strip()}")
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", "-l", str(where)], check=True)
