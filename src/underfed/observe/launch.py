@@ -136,10 +136,10 @@ def _spawn(command: list[bytes], environment: Mapping[bytes, bytes], mask: set[s
             words = [b"/bin/sh", os.fsencode(path), *command[1:]]
             return os.posix_spawn(b"/bin/sh", words, environment, **options)  # type: ignore[arg-type]
         if isinstance(error, FileNotFoundError):
-            there = path is not None and path.exists()
+            there = path is not None and os.path.exists(path)  # noqa: PTH110 - Path.exists() raises
             text = f"{name}: the interpreter of its first line is missing" if there else f"{name}: command not found"
             raise CannotStartError(text, 127) from error
-        if path is not None and path.is_dir():
+        if path is not None and os.path.isdir(path):  # noqa: PTH112 - Path.is_dir() raises
             raise CannotStartError(f"{name}: is a directory", 126) from error
         raise CannotStartError(f"{name}: cannot be started: {(error.strerror or str(error)).lower()}", 126) from error
     except ValueError as error:  # a NUL byte inside a word
@@ -152,7 +152,7 @@ def _find(name: bytes, environment: Mapping[bytes, bytes]) -> Path | None:
         return Path(os.fsdecode(name))
     for folder in environment.get(b"PATH", b"/bin:/usr/bin").split(b":"):
         path = Path(os.fsdecode(folder or b"."), os.fsdecode(name))
-        if os.access(path, os.X_OK) and not path.is_dir():
+        if os.access(path, os.X_OK) and not os.path.isdir(path):  # noqa: PTH112
             return path
     return None
 
