@@ -2,7 +2,8 @@
 
 Arms run in blocks of bare, off, window, window, off, bare (`off` is `--window off`, `window` the default), so that a
 drift of the machine falls on all arms alike. A step is timed inside the script by its own clock. Per block the
-difference of the medians, and of the 10th percentiles, which a busy machine disturbs less; then the median of the
+difference of the medians, of the 10th percentiles, which a busy machine disturbs less, and of the processor time of
+the whole process, all of its threads and the traced steps included, which it disturbs least; then the median of the
 blocks with their range. The fixed cost is what is left of the wall clock when the loop is taken out.
 """
 
@@ -29,10 +30,11 @@ SECONDS_A_RUN = 3.0
 
 @dataclass(frozen=True)
 class Timed:
-    """One run: median and 10th percentile of a step in us, and everything outside the loop in s."""
+    """One run: median, 10th percentile and processor time of a step in us; everything outside the loop in s."""
 
     median_us: float
     p10_us: float
+    cpu_us: float
     fixed_s: float
 
 
@@ -55,12 +57,18 @@ def once(arm: str, work: int, steps: int, folder: Path) -> Timed:
     begin = time.perf_counter()
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wall = time.perf_counter() - begin
-    durations = json.loads(out.read_text())
+    seen = json.loads(out.read_text())
+    durations = seen["steps"]
     out.unlink()
     steady = sorted(
         durations[len(durations) // 5 :]
     )  # the first fifth holds warm-up and, where there is one, the trace
-    return Timed(statistics.median(steady) / 1e3, steady[len(steady) // 10] / 1e3, wall - sum(durations) / 1e9)
+    return Timed(
+        median_us=statistics.median(steady) / 1e3,
+        p10_us=steady[len(steady) // 10] / 1e3,
+        cpu_us=seen["cpu"] / len(durations) / 1e3,
+        fixed_s=wall - sum(durations) / 1e9,
+    )
 
 
 def calibrate(folder: Path) -> tuple[float, float]:
@@ -85,8 +93,8 @@ def measure(blocks: int, work: int, steps: int, folder: Path) -> list[dict[str, 
     return found
 
 
-def astuple(timed: Timed) -> tuple[float, float, float]:
-    return timed.median_us, timed.p10_us, timed.fixed_s
+def astuple(timed: Timed) -> tuple[float, float, float, float]:
+    return timed.median_us, timed.p10_us, timed.cpu_us, timed.fixed_s
 
 
 def spread(values: list[float], digits: int) -> str:
@@ -111,8 +119,9 @@ def machine() -> str:
 def table(blocks: int, folder: Path) -> None:
     """Measure and print."""
     base, unit = calibrate(folder)
-    print("| step, bare | arm | cost a step, medians (us) | 10th percentiles (us) | ratio of medians | fixed (s) |")
-    print("|---|---|---|---|---|---|")
+    added = ("step: medians (us)", "10th percentiles (us)", "processor time (us)")
+    heads = ("step, bare", "arm", *added, "ratio", "fixed (s)")
+    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
     for size in SIZES_MS:
         work = max(0, round((size * 1e3 - base) / unit))
         found = measure(blocks, work, max(150, int(SECONDS_A_RUN / size * 1e3)), folder)
@@ -120,10 +129,19 @@ def table(blocks: int, folder: Path) -> None:
         for arm in ("off", "window"):
             medians = [b[arm].median_us - b["bare"].median_us for b in found]
             p10 = [b[arm].p10_us - b["bare"].p10_us for b in found]
+            cpu = [b[arm].cpu_us - b["bare"].cpu_us for b in found]
             ratio = statistics.median(b[arm].median_us / b["bare"].median_us for b in found)
             fixed = [b[arm].fixed_s - b["bare"].fixed_s for b in found]
             name = "--window off" if arm == "off" else "default"
-            cells = (f"{bare / 1e3:.2f} ms", name, spread(medians, 1), spread(p10, 1), f"{ratio:.3f}", spread(fixed, 2))
+            cells = (
+                f"{bare / 1e3:.2f} ms",
+                name,
+                spread(medians, 1),
+                spread(p10, 1),
+                spread(cpu, 1),
+                f"{ratio:.3f}",
+                spread(fixed, 2),
+            )
             print(f"| {' | '.join(cells)} |", flush=True)
 
 
