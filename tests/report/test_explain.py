@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +51,35 @@ def test_an_unknown_rule_that_is_near_to_none_names_the_list() -> None:
     assert done.returncode == 2
     assert "\x1b" not in done.stderr
     assert "underfed explain" in done.stderr
+
+
+def test_a_reader_that_has_gone_ends_it_quietly() -> None:
+    readable, writable = os.pipe()
+    os.close(readable)
+    command = [sys.executable, "-m", "underfed", "explain"]
+    done = subprocess.run(command, stdout=writable, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writable)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_closed_stdout_is_no_error() -> None:
+    command = [sys.executable, "-m", "underfed", "explain"]
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_one_line(unbuffered: str) -> None:
+    command = [sys.executable, "-m", "underfed", "explain"]
+    variables = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=variables, check=False)
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == "underfed: cannot write to stdout: No space left on device; free some space or send it elsewhere\n"
+    )
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

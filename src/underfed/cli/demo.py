@@ -35,9 +35,10 @@ def _shown(folder: Path) -> int:
     from underfed.demo.compare import advised_workers, comparison
     from underfed.demo.session import cpus, watch
     from underfed.errors import MeasurementError
+    from underfed.report.page import say
     from underfed.report.text import clean
 
-    print("1. A training script that nobody tuned: underfed run -- python train.py", flush=True)
+    say("1. A training script that nobody tuned: underfed run -- python train.py")
     before = watch(folder, "before", [])
     advice = advised_workers(before.diagnosis)
     if advice is None:
@@ -45,12 +46,12 @@ def _shown(folder: Path) -> int:
             "demo: the verdict names no number of workers, so there is nothing to try; run it when the machine is idle"
         )
     workers, finding = advice
-    print(f"\n2. The same with the fix of {finding.rule}: python train.py --workers {workers}", flush=True)
+    say(f"\n2. The same with the fix of {finding.rule}: python train.py --workers {workers}")
     if workers > cpus():
-        print("   PyTorch warns of more workers than CPUs; these mostly wait for a store.", flush=True)
+        say("   PyTorch warns of more workers than CPUs; these mostly wait for a store.")
     after = watch(folder, "after", ["--workers", str(workers)])
-    print("\n3. What it gained, by the script's own clock, one run each")
+    say("\n3. What it gained, by the script's own clock, one run each")
     for line in comparison(before.timing, after.timing, finding):
-        print(f"   {line}")
-    print(f"   The script and both recordings: {clean(str(folder))}")
+        say(f"   {line}")
+    say(f"   The script and both recordings: {clean(str(folder))}")
     return 0

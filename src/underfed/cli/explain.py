@@ -13,17 +13,18 @@ def explain(rule: str | None = None, /) -> int:
     """
     from underfed.errors import UsageError
     from underfed.playbook.registry import RULES, find
+    from underfed.report.page import say
     from underfed.report.rulepage import listing, page
     from underfed.report.text import clean
 
     if rule is None:
-        print(listing(RULES), end="")
+        say(listing(RULES))
         return 0
     found = find(rule)
     if found is None:
         near = ", ".join(near_matches(rule)) or "run `underfed explain` for all rules"
         raise UsageError(f"explain: no rule {clean(rule)[:60]!r}; near: {near}")
-    print(page(found), end="")
+    say(page(found))
     return 0
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from underfed.demo.compare import Timing, timing_of
 from underfed.diagnosis import Diagnosis, from_json
 from underfed.errors import MeasurementError, UsageError
+from underfed.report.page import say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +66,7 @@ def watch(folder: Path, name: str, arguments: list[str]) -> Watched:
         while True:
             try:
                 for line in process.stdout:
-                    sys.stdout.write(line)
-                    sys.stdout.flush()
+                    say(line)
                     lines.append(line)
                 code = process.wait()
                 break

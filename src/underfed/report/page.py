@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from typing import TextIO
 
+from underfed.errors import UsageError
 from underfed.report.text import cells, wrap
 
 WIDTH = 80
@@ -44,6 +46,26 @@ def show(lines: Iterable[Line], stream: TextIO, *, colour: bool) -> None:
             console.print(Text.assemble(*line), soft_wrap=True)
     stream.write(capture.get())
     stream.flush()
+
+
+def say(text: str) -> None:
+    """Write a line, or text that ends in one, to stdout.
+
+    A reader that has gone (`| head`) ends the command quietly, with the status of a SIGPIPE; raises UsageError where
+    stdout cannot be written for another reason. A closed stdout (`>&-`) takes nothing, as the user asked.
+    """
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is left in the buffer must not fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(128 + 13) from None
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise UsageError(f"cannot write to stdout: {error.strerror}; free some space or send it elsewhere") from None
 
 
 def paragraph(text: str, style: str = "", *, first: str = "", rest: str = "", most: int | None = None) -> list[Line]:
