@@ -37,7 +37,7 @@ def anonymous(text: str) -> str:
 
 
 def reduced(events: list[dict[str, Any]], base: int, begin: int, end: int) -> Iterator[dict[str, Any]]:
-    """Yield what was launched in [begin, end) (unix ns) and the calls of that time, on a clock that starts at `begin`."""
+    """Yield what was launched in [begin, end) (unix ns), and the calls of that time; the clock starts at `begin`."""
     shift = (base - begin) / 1000
     runtime = [e for e in events if e.get("cat") in _RUNTIME]
     inside = [e for e in runtime if 0 <= 1000 * (e["ts"] + shift) < end - begin]

@@ -119,7 +119,7 @@ def gpu_budget(host: HostTime, device: DeviceTime | None) -> Step:
     total = sum(named.values())
     scale = min(1.0, idle / total) if total > 0 else 0.0
     waits = {name: value * scale for name, value in named.items()}
-    left = idle - sum(waits.values())
+    left = max(0.0, idle - sum(waits.values()))  # rounding may take it just below zero
     sync = min(left * device.sync_share, host.sync)
     launch = min(left - sync, host.work + host.sync)
     return Step(

@@ -45,6 +45,10 @@ class Thresholds:
     steady_tolerance: float = 0.30
     """Warm-up ends where a block of steps agrees with the later half of the run to this relative difference."""
 
+    steady_outlier: float = 3.0
+    """A step this many times above the longest of the run's later half comes from warm-up (a late compilation, a first
+    validation), since whatever recurs, stalls included, is found in the later half as well."""
+
     waiting_fetch: float = 0.35
     """A fetch that computes for less than this share of its wall time is waiting, for storage or a network."""
 
