@@ -47,9 +47,12 @@ def check(evidence: Evidence) -> Finding | None:
     depth = model.loader.prefetch or 2
     wanted = 2 * depth
     step = evidence.step_ms
+    # A deeper queue fills only from what the workers make beyond the demand: the less slack, the less it bridges.
+    slack = 1.0 - mean_supply / model.rest
+    least, most = min(max(0.02, slack), 0.5), min(0.9, 0.6 + 1.5 * slack)
     return RULE.finding(
         summary=f"Fetches come in bursts and {depth} batches a worker do not bridge them; queue {wanted}.",
-        gain=gain_between(evidence, step - model.wait, (step - model.wait, step - 0.4 * model.wait)),
+        gain=gain_between(evidence, step - model.wait, (step - most * model.wait, step - least * model.wait)),
         where=model.loader.made_at,
         evidence=[
             Observation(source="agent", text="fetch, median", value=round(model.fetch.wall_median, 3), unit="ms"),

@@ -29,7 +29,7 @@ from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Finding, Fix, Observation
 from underfed.playbook.evidence import Evidence
 from underfed.playbook.gains import gain_between
-from underfed.playbook.loader_model import feed, hot_place
+from underfed.playbook.loader_model import Feed, feed, hot_place
 from underfed.playbook.rule import Rule
 
 
@@ -44,15 +44,17 @@ def check(evidence: Evidence) -> Finding | None:
     if not limited:
         return None
     step = evidence.step_ms
-    # Halving the work per sample is what a careful rewrite is taken to reach; the bound is a free transform.
-    halved = max(model.rest, step - 0.5 * model.wait)
+    # Halving the work per sample is taken as what a careful rewrite reaches. Behind workers a step lasts as long as its
+    # batch, so it halves; without them only the fetch does. The bound is a transform that costs nothing.
+    halved = max(model.rest, 0.5 * step if model.loader.workers else step - 0.5 * model.wait)
+    free = 0.95 * model.rest * _unshared(model, evidence.on_gpu)
     where = hot_place(evidence)
     return RULE.finding(
         summary=(
             f"Making a batch takes {model.compute:.0f} ms of CPU time and the run has {cpus:g} "
             f"CPU{'s' if cpus != 1 else ''}: the per-sample work must become cheaper, more workers cannot help."
         ),
-        gain=gain_between(evidence, 0.95 * model.rest, (halved, 0.95 * step)),
+        gain=gain_between(evidence, free, (halved, 0.95 * step)),
         where=where,
         evidence=[
             Observation(source="agent", text="CPU time of one fetch", value=round(model.compute, 3), unit="ms"),
@@ -63,6 +65,13 @@ def check(evidence: Evidence) -> Finding | None:
         ],
         fix=Fix(text="make the per-sample work cheaper: precompute, cache, vectorise, or move it to the GPU"),
     )
+
+
+def _unshared(model: Feed, on_gpu: bool) -> float:
+    """Part of the loop's time that is left once no worker takes its CPU: on a CPU-only run they share."""
+    if on_gpu or not model.loader.workers or model.cpus is None:
+        return 1.0
+    return min(1.0, model.cpus / (model.loader.workers + 1))
 
 
 RULE = Rule(
