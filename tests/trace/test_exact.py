@@ -28,9 +28,10 @@ def test_totals_equal_the_sweep(path):
     events = load(path)
     facts = trace_facts(path)
     assert facts.events == len(events)
-    assert {device.id for device in facts.devices} == set(device_totals(events))
+    totals = device_totals(events)
+    assert {device.id for device in facts.devices} == set(totals)
     for device in facts.devices:
-        expected = device_totals(events)[device.id]
+        expected = totals[device.id]
         found = {name.removesuffix("_ns"): value for name, value in msgspec.structs.asdict(device.totals).items()}
         assert found == expected
         assert sum(device.idle_ns.values()) + device.region_busy_ns == device.region_ns

@@ -12,7 +12,7 @@ from trace_oracle import device_events, sweep
 
 from underfed.trace import trace_facts
 
-BASES = st.sampled_from([0, 5_337_981_609_368_022, 1_606_910_596_297_023_000])
+BASES = st.sampled_from([0, 5_337_981_609_368_022, 1_606_910_596_297_023_001, 1_712_199_999_999_998_500])
 NAMES = st.sampled_from(
     ["volta_sgemm_128x64_nn", "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "elementwise", 'ü "\\']
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,9 +39,25 @@ _MOST_NS = 4_000_000_000_000_000_000
 _LONGEST_NS = 100_000_000_000_000
 _NAME_MOST = 2048
 
+_FRACTION = re.compile(rb'"ts"\s*:\s*-?\d{13,}\.\d*[1-9]')
+
+_LONG = re.compile(rb'("ts"\s*:\s*)(\d{6})\d{10}\.')
+_KEPT_US = 10**10
+
 DEVICE_COLUMNS = ("start", "end", "kind", "device", "stream", "correlation", "name", "bytes")
 HOST_COLUMNS = ("start", "end", "kind", "thread", "name", "correlation")
 DTYPES: dict[str, Any] = {"kind": np.uint8, "device": np.int32, "thread": np.int32, "name": np.int32}
+
+
+def shortened(text: bytes) -> tuple[bytes, int] | None:
+    """Take the leading digits off times since 1970, so that doubles hold the rest to the ns; and return what they were.
+
+    Every time in the text has to begin with the same six of its sixteen digits; `Columns.add` checks that.
+    """
+    found = _LONG.search(text)
+    if found is None:
+        return None
+    return text.replace(found[1] + found[2], found[1] + b"1"), (int(found[2]) - 1) * _KEPT_US
 
 
 class Numbering(dict[Any, int]):
@@ -66,11 +83,14 @@ class Columns:
         self.backwards = 0
         self.unusable = 0
 
-    def add(self, events: Sequence[Event]) -> bool:
-        """Take a chunk; False, with nothing taken, where its times need exact decimal reading."""
+    def add(self, events: Sequence[Event], text: bytes = b"", shift_us: int = 0) -> bool:
+        """Take a chunk; False, with nothing taken, where doubles cannot hold the times in its `text`.
+
+        `shift_us` is what `shortened` took off them.
+        """
         device = [event for event in events if event.cat in _DEVICE and event.ph == "X"]
         host = [event for event in events if event.cat in _HOST and event.ph == "X"]
-        timed = [(rows, self._times(rows)) for rows in (device, host)]
+        timed = [(rows, self._times(rows, text, shift_us)) for rows in (device, host)]
         if any(found is None for _, found in timed):
             return False
         self.events += len(events)
@@ -88,17 +108,19 @@ class Columns:
                 take(kept, start, end)
         return True
 
-    def _times(self, rows: Sequence[Event]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None:
+    def _times(
+        self, rows: Sequence[Event], text: bytes, shift_us: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None:
         ts = np.array([row.ts for row in rows], np.float64)
         dur = np.array([row.dur for row in rows], np.float64)
         exact = [at for at, row in enumerate(rows) if type(row) is ExactEvent]
         usable = (np.abs(ts) < _MOST_NS / 1000) & (np.abs(dur) < _LONGEST_NS / 1000)
-        ts, dur = np.where(usable, ts, 0.0), np.where(usable, dur, 0.0)
-        coarse = (np.abs(ts) >= EXACT_FRACTION_US) & (ts != np.floor(ts))
-        coarse[exact] = False
-        if coarse.any():
+        if shift_us and not ((ts[usable] >= _KEPT_US) & (ts[usable] < 2 * _KEPT_US)).all():
             return None
-        start, length = nanoseconds(ts), nanoseconds(dur)
+        ts, dur = np.where(usable, ts, 0.0), np.where(usable, dur, 0.0)
+        if not exact and np.abs(ts).max(initial=0.0) >= EXACT_FRACTION_US and _FRACTION.search(text):
+            return None
+        start, length = nanoseconds(ts) + shift_us * 1000, nanoseconds(dur)
         for at in exact:
             row = rows[at]
             if isinstance(row, ExactEvent) and usable[at]:

@@ -103,12 +103,11 @@ class Patient:
             try:
                 raw, end = self._decoder.raw_decode(string, at)
             except (ValueError, RecursionError, InvalidOperation) as error:
-                reach = error.pos if isinstance(error, json.JSONDecodeError) else at
+                if _unfinished(error, size):
+                    rest = b"" if last else string[at:].encode("utf-8", "surrogateescape")
+                    return events, rest, {}
+                self.broken += 1
                 following = _NEXT.search(string, at + 1)
-                if following is None and not last:
-                    return events, string[at:].encode("utf-8", "surrogateescape"), {}
-                cut_off = last and following is None and reach >= size - 1
-                self.broken += 0 if cut_off else 1
                 if following is None:
                     return events, b"", {}
                 at = following.start()
@@ -118,6 +117,13 @@ class Patient:
             else:
                 self.broken += 1
             at = end
+
+
+def _unfinished(error: Exception, size: int) -> bool:
+    """Tell whether decoding failed because the text ends inside the event, and not because of what it says."""
+    if not isinstance(error, json.JSONDecodeError):
+        return False
+    return error.pos >= size - 1 or error.msg.startswith("Unterminated string")
 
 
 def _number(text: str) -> float | Decimal:

@@ -7,13 +7,11 @@ from typing import Any
 
 from underfed.errors import UsageError
 from underfed.timeline.model import Timeline
-from underfed.trace.columns import Columns, thread_name, whole_number
-from underfed.trace.events import Event, Patient, decode, decode_last
+from underfed.trace.columns import Columns, shortened, thread_name, whole_number
+from underfed.trace.events import Patient, decode, decode_last
 from underfed.trace.sniff import refuse_json
 from underfed.trace.source import Source, shown
-from underfed.trace.split import NotATraceError, Splitter
-
-_CARRY_MOST = 32 << 20
+from underfed.trace.split import CUT, EVENT_MOST, LAST, Ending, NotATraceError, Splitter
 
 
 def read(path: str | Path) -> Timeline:
@@ -27,11 +25,10 @@ def read(path: str | Path) -> Timeline:
     splitter = Splitter(source.blocks())
     reader = Reader()
     try:
-        for text, last in splitter.chunks():
-            reader.take(text, last)
+        for text, ending in splitter.chunks():
+            reader.take(text, ending)
     except NotATraceError as error:
         raise refuse_json(error.head, shown(path)) from None
-    reader.lost += splitter.lost
     return reader.timeline({**splitter.head, **reader.tail}, source.limits, shown(path))
 
 
@@ -45,31 +42,38 @@ class Reader:
         self.lost = 0
         self.whole = False
         self._carry = b""
+        self._glue = b""
 
-    def take(self, text: bytes, last: bool) -> None:
+    def take(self, text: bytes, ending: Ending) -> None:
         """Read one chunk: fast where it is as a profiler writes it, else event by event."""
         if self.patient.ended:
             return
         if self._carry:
-            text, self._carry = self._carry + b"," + text, b""
-        elif not last:
-            events = decode(text)
-            if events is not None and self.columns.add(events):
-                return
-        else:
-            ending = decode_last(text)
-            if ending is not None and self.columns.add(ending[0]):
-                self.tail, self.whole = ending[1], True
-                return
-        self._slowly(text, last)
+            text, self._carry = self._carry + self._glue + text, b""
+        elif self._fast(text, ending, 0) or (
+            (short := shortened(text)) is not None and self._fast(short[0], ending, short[1])
+        ):
+            return
+        self._slowly(text, ending)
 
-    def _slowly(self, text: bytes, last: bool) -> None:
-        events: list[Event]
-        events, self._carry, fields = self.patient.read(text, last)
+    def _fast(self, text: bytes, ending: Ending, shift_us: int) -> bool:
+        if ending == CUT:
+            events = decode(text)
+            return events is not None and self.columns.add(events, text, shift_us)
+        found = decode_last(text) if ending == LAST else None
+        if found is None or not self.columns.add(found[0], text, shift_us):
+            return False
+        self.tail, self.whole = found[1], True
+        return True
+
+    def _slowly(self, text: bytes, ending: Ending) -> None:
+        events, self._carry, fields = self.patient.read(text, ending == LAST)
+        # A cut swallowed the comma behind it.
+        self._glue = b"," if ending == CUT else b""
         self.columns.add(events)
         if self.patient.ended:
             self.tail, self.whole = fields, True
-        if len(self._carry) > _CARRY_MOST:
+        if len(self._carry) > EVENT_MOST:
             self._carry = b""
             self.lost += 1
 

@@ -9,13 +9,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final, Literal
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CUT = re.compile(rb"\}\s*,\s*(?=\{)")
 _HEAD_MOST = 64 << 20
+#: About how much text is decoded at a time: enough to make the cost of a chunk small, little enough for any memory.
+CHUNK = 4 << 20
 #: A single event longer than this is given up.
-_EVENT_MOST = 32 << 20
+EVENT_MOST = 32 << 20
+
+
+Ending = Literal["cut", "middle", "last"]
+CUT: Final = "cut"
+MIDDLE: Final = "middle"
+LAST: Final = "last"
 
 
 class NotATraceError(Exception):
@@ -29,20 +37,18 @@ class NotATraceError(Exception):
 class Splitter:
     """Head and chunks of one document. `head` holds the fields before the events, once the first chunk is out."""
 
-    def __init__(self, blocks: Iterator[bytes], chunk: int = 4 << 20) -> None:
+    def __init__(self, blocks: Iterator[bytes]) -> None:
         self._blocks = blocks
-        self._chunk = chunk
+        self._chunk = CHUNK
         self.head: dict[str, Any] = {}
-        self.lost = 0
-        self.first = True
 
-    def chunks(self) -> Iterator[tuple[bytes, bool]]:
-        """Yield (text, last): text between two cuts inside the list of events; the last one runs to the file's end."""
+    def chunks(self) -> Iterator[tuple[bytes, Ending]]:
+        """Yield text inside the list of events, and how it ends; the last one runs to the end of the file."""
         rest = self._skip_head()
         while True:
             cut = _CUT.search(rest, self._chunk)
             if cut is not None:
-                yield rest[: cut.start() + 1], False
+                yield rest[: cut.start() + 1], CUT
                 rest = rest[cut.end() :]
                 continue
             more, size = [rest], len(rest)
@@ -51,12 +57,12 @@ class Splitter:
             while size < wanted:
                 block = next(self._blocks, b"")
                 if not block:
-                    yield b"".join(more), True
+                    yield b"".join(more), LAST
                     return
                 more.append(block)
                 size += len(block)
-            if len(rest) > _EVENT_MOST:
-                self.lost += 1
+            if len(rest) > EVENT_MOST:
+                yield rest, MIDDLE
                 more[0] = b""
             rest = b"".join(more)
 
