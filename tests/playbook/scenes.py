@@ -56,7 +56,7 @@ def evidence(
     step = gpu_budget(host, device) if on_gpu else cpu_budget(host)
     bound = split(step, steps=steps, on_gpu=on_gpu).bound
     made = Evidence(kind="run", on_gpu=on_gpu, steps=steps, step=step, bound=bound, regions=regions, cpus=CPUS)
-    return replace(made, counts={"fetches": 1.0}, **more)
+    return replace(made, **{"counts": {"fetches": 1.0}, **more})
 
 
 def busy(ms: float, *, copy: float = 0.0, sync_share: float = 0.0) -> DeviceTime:

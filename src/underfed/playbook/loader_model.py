@@ -54,6 +54,13 @@ class Feed:
         """Time of one fetch were it alone on its CPU: computing stretched by other processes is not waiting."""
         return min(self.fetch.wall, self.fetch.cpu) if self.computing else self.fetch.wall
 
+    @property
+    def one_feeds(self) -> bool:
+        """Whether nearly all batches come from one of several workers, so that more of them cannot help."""
+        counts = self.fetch.by_worker.values()
+        total = sum(counts)
+        return self.loader.workers > 1 and total >= 10 and max(counts) >= T.skewed_worker * total
+
     def saturated(self) -> bool:
         """Whether the loader is limited by CPUs, so that more workers cannot help."""
         if self.waiting or not self.cpus:

@@ -20,7 +20,7 @@ def stall_finding(
     cost = sum(spot.ms for spot in spots)
     if "eval" in kinds:
         cost = max(cost, evidence.regions.get("eval", 0.0))
-    if cost < T.worth * evidence.step_ms or not spots:
+    if cost <= 0 or cost < T.worth * evidence.step_ms or not spots or not evidence.step_ms:
         return None
     worst = max(spots, key=lambda spot: spot.ms)
     # Copies and waits at the same line go with the work that asked for them.

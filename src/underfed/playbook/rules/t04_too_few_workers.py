@@ -18,7 +18,8 @@ How it is found
     least number of workers whose supply meets the loop's demand, capped by the usable CPUs where fetches compute.
 
 When it stays silent
-    When the wait sits at epoch borders (T5), when the CPUs are already saturated (T8, X1), and when the device is busy.
+    When the wait sits at epoch borders (T5), when the CPUs are already saturated (T8, X1), when one of several workers
+    delivers everything (X2), and when the device is busy.
 
 Not to be confused with
     T5 (workers start anew each epoch), T7 (enough on average, but in bursts), T8 (the transform needs more CPU than
@@ -41,7 +42,7 @@ def check(evidence: Evidence) -> Finding | None:
     if model is None or model.wait < T.worth * evidence.step_ms:
         return None
     now, wanted = model.loader.workers, model.sensible()
-    if wanted <= now or (now > 0 and model.saturated()):
+    if wanted <= now or model.one_feeds or (now > 0 and model.saturated()):
         return None
     if now > 0 and model.supply(now) < 0.9 * model.rest:
         return None

@@ -19,7 +19,7 @@ When it stays silent
     Without layout kernels, and when the GPU is not what gates.
 
 Not to be confused with
-    T10 (the choice of the algorithm).
+    The choice of the convolution algorithm (cudnn.benchmark), which is made within a layout.
 """
 
 from __future__ import annotations

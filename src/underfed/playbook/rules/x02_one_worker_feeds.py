@@ -33,12 +33,10 @@ from underfed.playbook.rule import Rule
 def check(evidence: Evidence) -> Finding | None:
     """Find a loader whose batches nearly all come from one of several workers."""
     model = feed(evidence)
-    if model is None or model.loader.workers < 2 or model.wait < T.worth * evidence.step_ms:
+    if model is None or not model.one_feeds or model.wait < T.worth * evidence.step_ms:
         return None
     counts = model.fetch.by_worker
     total = sum(counts.values())
-    if total < 10 or max(counts.values()) < T.skewed_worker * total:
-        return None
     best = max(model.rest, model.supply(model.loader.workers))
     return RULE.finding(
         summary=f"One of {model.loader.workers} workers delivers {max(counts.values())} of {total} batches.",

@@ -34,7 +34,7 @@ def check(evidence: Evidence) -> Finding | None:
     """Find input that is made outside every DataLoader."""
     inside = evidence.regions.get("data", 0.0) + evidence.regions.get("start", 0.0)
     outside = evidence.wait_ms.get("data", 0.0) - inside
-    if outside < T.worth * evidence.step_ms or outside < inside:
+    if outside <= 0 or outside < T.worth * evidence.step_ms or outside < inside:
         return None
     own = [spot for spot in evidence.spots if spot.kind == "data"]
     place = max(own, key=lambda spot: spot.ms, default=None)

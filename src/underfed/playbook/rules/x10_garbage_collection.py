@@ -33,7 +33,7 @@ from underfed.playbook.rule import Rule
 def check(evidence: Evidence) -> Finding | None:
     """Find collections that take a noticeable part of the step."""
     cost = evidence.regions.get("gc", 0.0)
-    if cost < T.worth * evidence.step_ms:
+    if cost <= 0 or cost < T.worth * evidence.step_ms:
         return None
     place = evidence.top("gc")
     return RULE.finding(

@@ -1,0 +1,255 @@
+"""Each rule on evidence in which it must speak, and on evidence in which it must stay silent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scenes import CPUS, FETCHES, LOADER, busy, evidence
+
+from underfed.diagnose.assemble import findings_of, ranked
+from underfed.diagnosis import Finding
+from underfed.playbook.evidence import Copy, EpochFacts, Evidence, Spot, Sync
+from underfed.playbook.registry import RULES, find
+
+LOOP = {"pre": 4.0, "backward": 5.0, "optimizer": 1.0}
+WORK = {"pre": {"forward": 1.0}, "mid": {"optimizer": 1.0}}
+MEMORY = {"peak": 8 << 30, "total": 140 << 30}
+
+
+def spot(kind: str, ms: float, where: str = "train.py:50") -> Spot:
+    return Spot(kind, where, "lib.py:1", ms, 50)
+
+
+def stalled(kind: str, ms: float = 30.0, **more: Any) -> Evidence:
+    """A GPU run with `ms` of each step behind the optimizer in one kind of work."""
+    return evidence(
+        {**LOOP, "post": ms}, sections={**WORK, "post": {kind: 1.0}}, device=busy(9.0), spots=(spot(kind, ms),), **more
+    )
+
+
+def fed(workers: int, wait: float = 80.0, *, fetch: dict[str, Any] | None = None, **loader: Any) -> Evidence:
+    more: dict[str, Any] = {}
+    for name in ("epochs", "cpus"):
+        if name in loader:
+            more[name] = loader.pop(name)
+    return evidence(
+        {**LOOP, "data": wait},
+        sections=WORK,
+        device=busy(9.0),
+        loader=replace(LOADER, workers=workers, **loader),
+        fetches=replace(FETCHES, **(fetch or {})),
+        **more,
+    )
+
+
+def launching(**more: Any) -> Evidence:
+    return evidence({**LOOP, "pre": 40.0}, sections=WORK, device=busy(5.0), spots=(spot("forward", 40.0),), **more)
+
+
+HEALTHY = evidence(
+    {**LOOP, "data": 0.1},
+    sections=WORK,
+    device=busy(9.8),
+    loader=replace(LOADER, workers=4, persistent=True),
+    fetches=replace(FETCHES, wall=20.0, cpu=19.0, process_cpu=19.0, wall_median=20.0, wall_p95=22.0, span_ms=20000.0),
+    torch={"threads": 8, "memory": {"peak": 120 << 30, "total": 140 << 30}, "anomaly": False},
+    gpu_util=0.97,
+)
+FOUR_CPUS = replace(CPUS, usable=4.0, quota=4.0, limited_by="quota")
+BORDER = EpochFacts(count=20, steps=5.0, start_ms=50.0, first_wait_ms=150.0)
+WAITING = {"cpu": 4.0, "process_cpu": 4.0}
+STORE = {"wall": 900.0, "wall_median": 900.0, "wall_p95": 950.0, **WAITING}
+CROWDED = {"wall": 160.0, "cpu": 80.0, "process_cpu": 80.0, "wall_median": 160.0, "wall_p95": 180.0, "span_ms": 5000.0}
+BURSTS = {"wall": 24.0, "wall_median": 10.0, "wall_p95": 120.0, "cpu": 2.0, "process_cpu": 2.0}
+ADAM = {"name": "AdamW", "tensors": 300, "torch_own": True, "foreach": False, "fused": False}
+PAGEABLE = Copy("h2d", False, True, "train.py:31", 30.0, 2.0, 1e8)
+
+SPEAKS: dict[str, Evidence] = {
+    "T1": evidence(LOOP, sections=WORK),
+    "T2": launching(gpu_util=0.95),
+    "T3": launching(torch={"threads": 64}, cpus=replace(FOUR_CPUS, throttled_share=0.4)),
+    "T4": fed(0),
+    "T5": fed(4, 40.0, epochs=BORDER),
+    "T6": evidence({**LOOP, "h2d": 30.0}, sections=WORK, device=busy(34.0, copy=25.0), copies=(PAGEABLE,)),
+    "T7": fed(4, 8.0, fetch=BURSTS),
+    "T8": fed(4, 80.0, fetch=CROWDED, cpus=FOUR_CPUS),
+    "T12": launching(torch={"anomaly": True}),
+    "T15": launching(),
+    "T16": stalled("compile", recompiles=6.0, torch={"dynamo": {"reasons": ["shape changes"]}}),
+    "T18": launching(torch={"memory": MEMORY}),
+    "U8": fed(2, 430.0, fetch=STORE),
+    "X1": fed(16, 80.0, fetch=CROWDED, cpus=FOUR_CPUS),
+    "X2": fed(4, 80.0, fetch={"by_worker": {0: 198, 1: 1, 2: 1}}),
+    "X3": evidence(
+        {**LOOP, "pre": 44.0},
+        sections={"pre": {"data": 40 / 44, "forward": 4 / 44}},
+        device=busy(9.0),
+        spots=(spot("data", 40.0),),
+    ),
+    "X5": evidence(
+        {**LOOP, "sync": 20.0},
+        sections=WORK,
+        device=busy(12.0, sync_share=0.9),
+        syncs=(Sync("item", "train.py:41", 20.0, 40.0),),
+    ),
+    "X6": stalled("checkpoint"),
+    "X7": stalled("eval"),
+    "X8": stalled("logging"),
+    "X9": stalled("stall"),
+    "X10": evidence({**LOOP, "gc": 20.0}, sections=WORK, device=busy(9.0), counts={"collections": 1.0}),
+    "X11": evidence({**LOOP, "optimizer": 30.0}, sections=WORK, device=busy(6.0), torch={"optimizers": [ADAM]}),
+    "X12": evidence(
+        {**LOOP, "cache": 10.0}, sections=WORK, device=busy(9.0), syncs=(Sync("empty_cache", "train.py:60", 10.0, 1.0),)
+    ),
+}
+#: Rules that need a traced window or what the agent notes of a model; recordings of a real GPU speak for them.
+FROM_RECORDINGS = {"T9", "T11", "T13", "T14", "T17"}
+WITH_PLACE = {"T4", "T5", "T6", "T7", "T8", "T16", "U8", "X1", "X2", "X3", "X5", "X6", "X7", "X8", "X9", "X12"}
+
+SILENT: list[tuple[str, str, Evidence]] = [
+    ("T1", "the bound is known", SPEAKS["T4"]),
+    ("T2", "the two figures agree", launching(gpu_util=0.2)),
+    ("T3", "threads fit", launching(torch={"threads": 4}, cpus=FOUR_CPUS)),
+    ("T4", "the wait sits at epoch borders", SPEAKS["T5"]),
+    ("T4", "CPUs are full", SPEAKS["T8"]),
+    ("T4", "more workers than CPUs", SPEAKS["X1"]),
+    ("T4", "one worker feeds all", SPEAKS["X2"]),
+    ("T4", "no wait", fed(0, 0.1)),
+    ("T5", "workers are kept", fed(4, 40.0, epochs=BORDER, persistent=True)),
+    ("T5", "no workers", fed(0, 40.0, epochs=BORDER)),
+    ("T5", "epochs are long", fed(4, 0.4, epochs=replace(BORDER, steps=1000.0))),
+    ("T6", "pinned and not blocking", replace(SPEAKS["T6"], copies=(replace(PAGEABLE, pinned=True, blocking=False),))),
+    ("T6", "no GPU", replace(SPEAKS["T6"], on_gpu=False)),
+    ("T7", "fetches are even", fed(4, 8.0, fetch={**BURSTS, "wall": 10.0, "wall_p95": 11.0})),
+    ("T7", "too slow on average", fed(4, 80.0, fetch={**BURSTS, "wall": 400.0})),
+    ("T8", "fetches wait", SPEAKS["U8"]),
+    ("T8", "CPUs are free", fed(1, 80.0)),
+    ("T12", "nothing is on", launching(torch={"anomaly": False, "profiler": False, "settrace": None})),
+    ("T15", "input is the wait", SPEAKS["T4"]),
+    ("T15", "a CPU-only run", evidence(LOOP, sections=WORK, on_gpu=False)),
+    ("T16", "compiled in the warm-up", launching(recompiles=0.0)),
+    ("T18", "memory is in use", launching(torch={"memory": {"peak": 130 << 30, "total": 140 << 30}})),
+    ("U8", "fetches compute", SPEAKS["T8"]),
+    ("X1", "fetches wait", fed(16, 80.0, fetch=WAITING, cpus=FOUR_CPUS)),
+    ("X1", "as many as CPUs", SPEAKS["T8"]),
+    ("X2", "all workers deliver", fed(4, 80.0, fetch={"by_worker": {0: 50, 1: 50, 2: 50, 3: 50}})),
+    ("X3", "the wait is in a DataLoader", SPEAKS["T4"]),
+    ("X5", "no sync", launching()),
+    ("X5", "a CPU-only run", replace(SPEAKS["X5"], on_gpu=False)),
+    ("X6", "other work", SPEAKS["X9"]),
+    ("X7", "a checkpoint", SPEAKS["X6"]),
+    ("X8", "a checkpoint", SPEAKS["X6"]),
+    ("X9", "a checkpoint", SPEAKS["X6"]),
+    ("X10", "rare", evidence({**LOOP, "gc": 0.01}, sections=WORK, device=busy(9.0))),
+    ("X11", "fused", replace(SPEAKS["X11"], torch={"optimizers": [{**ADAM, "fused": True}]})),
+    ("X11", "few tensors", replace(SPEAKS["X11"], torch={"optimizers": [{**ADAM, "tensors": 4}]})),
+    ("X12", "another sync", SPEAKS["X5"]),
+]
+
+
+def said(name: str, seen: Evidence) -> Finding | None:
+    rule = find(name)
+    assert rule is not None
+    return rule.check(seen)
+
+
+def test_every_rule_is_covered() -> None:
+    assert {rule.id for rule in RULES} == set(SPEAKS) | FROM_RECORDINGS
+    assert {name for name, _, _ in SILENT} == set(SPEAKS)
+
+
+@pytest.mark.parametrize("name", SPEAKS)
+def test_it_speaks(name: str) -> None:
+    finding = said(name, SPEAKS[name])
+    assert finding is not None
+    assert finding.rule == name and finding.summary.endswith(".") and finding.fix.text
+    assert finding.evidence or name == "T1"
+    assert (finding.where is not None) or name not in WITH_PLACE
+
+
+@pytest.mark.parametrize(("name", "why", "seen"), SILENT, ids=[f"{name}, {why}" for name, why, _ in SILENT])
+def test_it_stays_silent(name: str, why: str, seen: Evidence) -> None:
+    finding = said(name, seen)
+    assert finding is None, finding
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_it_stays_silent_on_a_healthy_run(rule: Any) -> None:
+    assert rule.check(HEALTHY) is None
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_it_bears_evidence_that_holds_nothing(rule: Any) -> None:
+    finding = rule.check(Evidence(kind="run", on_gpu=True))
+    assert finding is None or rule.id == "T1"
+
+
+@pytest.mark.parametrize("name", SPEAKS)
+def test_gains_are_ordered_and_the_bound_is_at_least_one(name: str) -> None:
+    for finding in findings_of(SPEAKS[name]):
+        if finding.gain is not None:
+            low, high = finding.gain.expected or (1.0, 1.0)
+            assert 1.0 <= low <= high <= finding.gain.at_most
+
+
+FIRST = ("T4", "T5", "T6", "T7", "T8", "U8", "X2", "X3", "X5", "X6", "X7", "X8", "X9", "X10", "X12", "T12", "T15")
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_the_planted_cause_is_ranked_first(name: str) -> None:
+    findings = ranked(findings_of(SPEAKS[name]), SPEAKS[name])
+    assert findings[0].rule == name and findings[0].helps_now, [finding.rule for finding in findings]
+
+
+@given(
+    workers=st.integers(0, 64),
+    wall=st.floats(0.1, 5000),
+    share=st.floats(0, 1),
+    wait=st.floats(0, 2000),
+    cpus=st.floats(0.5, 64),
+    persistent=st.booleans(),
+    border=st.one_of(st.none(), st.tuples(st.floats(1, 200), st.floats(0, 500), st.floats(0, 2000))),
+    span=st.floats(1, 1e6),
+    on_gpu=st.booleans(),
+)
+def test_advice_never_contradicts_itself(
+    workers: int,
+    wall: float,
+    share: float,
+    wait: float,
+    cpus: float,
+    persistent: bool,
+    border: tuple[float, float, float] | None,
+    span: float,
+    on_gpu: bool,
+) -> None:
+    seen = evidence(
+        {**LOOP, "data": wait},
+        sections=WORK,
+        device=busy(9.0) if on_gpu else None,
+        on_gpu=on_gpu,
+        loader=replace(LOADER, workers=workers, persistent=persistent),
+        fetches=replace(
+            FETCHES,
+            wall=wall,
+            cpu=share * wall,
+            process_cpu=share * wall,
+            wall_median=wall,
+            wall_p95=wall,
+            span_ms=span,
+        ),
+        cpus=replace(CPUS, usable=cpus),
+        epochs=EpochFacts(count=9, steps=border[0], start_ms=border[1], first_wait_ms=border[2]) if border else None,
+    )
+    findings = ranked(findings_of(seen), seen)
+    helping = {finding.rule for finding in findings if finding.helps_now}
+    assert not {"T4", "T8"} <= helping, "more workers, and more workers cannot help"
+    assert not {"T4", "X1"} <= helping, "more workers, and fewer"
+    assert not {"U8", "T8"} <= helping, "fetches wait, and fetches compute"
+    assert not {"T4", "T5"} <= helping, "T5 says not to add workers"
+    if seen.bound != "data":
+        assert not helping & {"T4", "T5", "T7", "T8", "U8", "X1", "X2"}
