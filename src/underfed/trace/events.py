@@ -194,7 +194,7 @@ def _event(raw: dict[Any, Any]) -> Event:
 
 
 def _ns(us: float) -> int:
-    return round(us * 1000) if math.isfinite(us) else 0
+    return round(us * 1000) if abs(us) < 1e16 else 0
 
 
 def _ident(value: Any) -> int | str | None:

@@ -50,10 +50,12 @@ class Reader:
             return
         if self._carry:
             text, self._carry = self._carry + self._glue + text, b""
-        elif self._fast(text, ending, 0) or (
-            (short := shortened(text)) is not None and self._fast(short[0], ending, short[1])
-        ):
+        elif self._fast(text, ending, 0):
             return
+        else:
+            short = shortened(text)
+            if short is not None and self._fast(short[0], ending, short[1]):
+                return
         self._slowly(text, ending)
 
     def _fast(self, text: bytes, ending: Ending, shift_us: int) -> bool:
