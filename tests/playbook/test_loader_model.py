@@ -15,7 +15,7 @@ from loader_sim import Setup, simulate
 from scenes import fed_by
 
 from underfed.diagnosis import Finding
-from underfed.playbook.registry import find
+from underfed.playbook.registry import RULES, find
 
 Fetch = Callable[[random.Random], tuple[float, float]]
 DRAWS = 80
@@ -192,6 +192,16 @@ def test_the_middle_of_the_range_is_near_the_gain(name: str) -> None:
 @pytest.mark.parametrize("name", ["T4", "T5"])
 def test_the_advice_never_makes_a_run_slower(name: str) -> None:
     assert all(true > 1 - NOISE for true, _ in scored(name))
+
+
+@pytest.mark.parametrize("workers", [6, 8, 16, 32])
+def test_fetches_that_wait_for_a_cpu_are_not_taken_for_slow_storage(workers: int) -> None:
+    setup = Setup(workers=workers, fetch=computing(60.0, 0.2), loop=3.0, cpus=2.0, epoch=300)
+    evidence = fed_by(setup, simulate(setup, workers))
+    assert evidence.fetches is not None and evidence.fetches.cpu_share < 0.6
+    said = {rule.id for rule in RULES if rule.check(evidence) is not None}
+    assert {"T8", "X1"} <= said
+    assert not {"T4", "U8"} & said
 
 
 def test_the_simulation_agrees_with_arithmetic() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes import CPUS, FETCHES, LOADER, busy, evidence
 
@@ -205,6 +205,7 @@ def test_the_planted_cause_is_ranked_first(name: str) -> None:
     assert findings[0].rule == name and findings[0].helps_now, [finding.rule for finding in findings]
 
 
+@settings(max_examples=500, deadline=None)
 @given(
     workers=st.integers(0, 64),
     wall=st.floats(0.1, 5000),

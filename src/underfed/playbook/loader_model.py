@@ -26,14 +26,19 @@ class Feed:
     """Batches a step (more than one under gradient accumulation)."""
 
     @property
+    def crowded(self) -> bool:
+        """Whether the workers keep the CPUs full, so that what a fetch waits for is a CPU."""
+        return self.loader.workers > 0 and (self.cpu_used or 0.0) >= T.cpu_saturated
+
+    @property
     def waiting(self) -> bool:
         """Whether a fetch mostly waits (storage, network) rather than computes."""
-        return self.fetch.cpu_share < T.waiting_fetch
+        return self.fetch.cpu_share < T.waiting_fetch and not self.crowded
 
     @property
     def computing(self) -> bool:
         """Whether a fetch mostly computes."""
-        return self.fetch.cpu_share >= T.computing_fetch
+        return self.fetch.cpu_share >= T.computing_fetch or self.crowded
 
     @property
     def compute(self) -> float:
@@ -68,6 +73,16 @@ class Feed:
         if self.loader.workers == 0:
             return self.cpus < 1.5
         return self.loader.workers >= math.floor(self.cpus) or (self.cpu_used or 0.0) >= T.cpu_saturated
+
+    def lacks_workers(self) -> bool:
+        """Whether more workers would feed the loop better, and nothing else must be mended before that."""
+        now = self.loader.workers
+        if self.sensible() <= now or self.one_feeds:
+            return False
+        if now == 0:
+            return True
+        restarts = not self.loader.persistent and self.border > self.wait
+        return not self.saturated() and not restarts and self.supply(now) >= 0.9 * self.rest
 
     def needed(self) -> int:
         """Workers that would feed the loop, were CPUs no limit."""

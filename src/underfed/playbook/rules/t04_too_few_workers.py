@@ -42,9 +42,7 @@ def check(evidence: Evidence) -> Finding | None:
     if model is None or model.wait < T.worth * evidence.step_ms:
         return None
     now, wanted = model.loader.workers, model.sensible()
-    if wanted <= now or model.one_feeds or (now > 0 and model.saturated()):
-        return None
-    if now > 0 and model.supply(now) < 0.9 * model.rest:
+    if not model.lacks_workers():
         return None
     best = max(model.rest, 0.8 * model.shared_cpus(evidence.on_gpu), 0.7 * model.supply(wanted))
     likely = max(model.rest, model.supply(wanted), model.shared_cpus(evidence.on_gpu))

@@ -46,6 +46,7 @@ def check(evidence: Evidence) -> Finding | None:
     kept = min(model.fetch.wall / max(epochs.steps, 1.0), 0.95 * border)
     saved = border - kept
     gain = gain_between(evidence, max(step - saved - 0.5 * kept, 0.02 * step), (step - 1.1 * saved, step - 0.8 * saved))
+    more = model.wait >= T.worth * step and model.lacks_workers()
     return RULE.finding(
         summary=(
             f"{model.loader.workers} workers start anew for every epoch of about {epochs.steps:.0f} steps; "
@@ -67,6 +68,10 @@ def check(evidence: Evidence) -> Finding | None:
             text="set persistent_workers=True",
             code=f"DataLoader(..., num_workers={model.loader.workers}, persistent_workers=True)",
         ),
+        helps_now=not more,
+        note="the wait inside the epochs is longer: T4's fix comes first, and keeps the workers as well"
+        if more
+        else None,
     )
 
 

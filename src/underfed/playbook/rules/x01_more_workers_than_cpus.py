@@ -36,7 +36,7 @@ _OVER = 1.25
 def check(evidence: Evidence) -> Finding | None:
     """Find more computing workers than CPUs."""
     model = feed(evidence)
-    if model is None or model.cpus is None or not model.loader.workers or model.fetch.cpu_share > 1.0:
+    if model is None or model.cpus is None or not model.loader.workers or model.waiting:
         return None
     cpus = max(1, math.floor(model.cpus))
     stretched = model.fetch.wall > 1.2 * model.fetch.cpu
