@@ -110,6 +110,9 @@ SPEAKS: dict[str, Evidence] = {
 FROM_RECORDINGS = {"T9", "T11", "T13", "T14", "T17"}
 WITH_PLACE = {"T4", "T5", "T6", "T7", "T8", "T16", "U8", "X1", "X2", "X3", "X5", "X6", "X7", "X8", "X9", "X12"}
 
+QUEUED = {"wall": 68.0, "cpu": 16.0, "process_cpu": 16.0, "wall_median": 68.0, "wall_p95": 75.0, "queued": 50.0}
+CROWDED_BY_OTHERS = fed(8, 12.0, fetch={**QUEUED, "span_ms": 1e5}, cpus=replace(CPUS, usable=2.0))
+
 SILENT: list[tuple[str, str, Evidence]] = [
     ("T1", "the bound is known", SPEAKS["T4"]),
     ("T2", "the two figures agree", launching(gpu_util=0.2)),
@@ -119,6 +122,8 @@ SILENT: list[tuple[str, str, Evidence]] = [
     ("T4", "more workers than CPUs", SPEAKS["X1"]),
     ("T4", "one worker feeds all", SPEAKS["X2"]),
     ("T4", "no wait", fed(0, 0.1)),
+    ("T4", "workers queue for CPUs that others hold", CROWDED_BY_OTHERS),
+    ("U8", "workers queue for CPUs that others hold", CROWDED_BY_OTHERS),
     ("T5", "workers are kept", fed(4, 40.0, epochs=BORDER, persistent=True)),
     ("T5", "no workers", fed(0, 40.0, epochs=BORDER)),
     ("T5", "epochs are long", fed(4, 0.4, epochs=replace(BORDER, steps=1000.0))),
@@ -196,6 +201,20 @@ def test_gains_are_ordered_and_the_bound_is_at_least_one(name: str) -> None:
             assert 1.0 <= low <= high <= finding.gain.at_most
 
 
+def test_workers_that_queue_for_a_cpu_are_told_apart_from_slow_storage() -> None:
+    assert said("T8", CROWDED_BY_OTHERS) is not None and said("X1", CROWDED_BY_OTHERS) is not None
+
+
+def test_one_cpu_and_no_workers_is_not_a_case_for_workers() -> None:
+    seen = fed(0, cpus=replace(CPUS, usable=1.0))
+    assert said("T4", seen) is None and said("T8", seen) is not None
+
+
+def test_many_cpus_and_no_workers_is_one_however_dear_the_work() -> None:
+    seen = fed(0, 500.0, fetch={"wall": 500.0, "cpu": 490.0, "process_cpu": 490.0})
+    assert said("T4", seen) is not None and said("T8", seen) is None
+
+
 FIRST = ("T4", "T5", "T6", "T7", "T8", "U8", "X2", "X3", "X5", "X6", "X7", "X8", "X9", "X10", "X12", "T12", "T15")
 
 
@@ -212,6 +231,7 @@ def test_the_planted_cause_is_ranked_first(name: str) -> None:
     share=st.floats(0, 1),
     wait=st.floats(0, 2000),
     cpus=st.floats(0.5, 64),
+    queued=st.one_of(st.none(), st.floats(0, 1)),
     persistent=st.booleans(),
     border=st.one_of(st.none(), st.tuples(st.floats(1, 200), st.floats(0, 500), st.floats(0, 2000))),
     span=st.floats(1, 1e6),
@@ -223,6 +243,7 @@ def test_advice_never_contradicts_itself(
     share: float,
     wait: float,
     cpus: float,
+    queued: float | None,
     persistent: bool,
     border: tuple[float, float, float] | None,
     span: float,
@@ -236,6 +257,7 @@ def test_advice_never_contradicts_itself(
         loader=replace(LOADER, workers=workers, persistent=persistent),
         fetches=replace(
             FETCHES,
+            queued=None if queued is None else queued * (1 - share) * wall,
             wall=wall,
             cpu=share * wall,
             process_cpu=share * wall,

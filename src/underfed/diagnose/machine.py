@@ -50,6 +50,27 @@ def _throttled(host: list[dict[str, Any]]) -> float | None:
     return 1e3 * (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
 
 
+def queue_wait(host: list[dict[str, Any]], pids: set[int]) -> float | None:
+    """Time for which these processes were ready to run and had no CPU, for each unit of time on one; None if unknown.
+
+    The kernel counts both from a process's start, so a process that was seen once tells of its life until then.
+    """
+    seen: dict[int, list[tuple[float, float]]] = {}
+    for line in host:
+        for process in line.get("tree") or []:
+            pid, run, wait = (
+                _find(process, "pid"),
+                _number(_find(process, "run_ns")),
+                _number(_find(process, "wait_ns")),
+            )
+            if pid in pids and run is not None and wait is not None:
+                seen.setdefault(pid, [(0.0, 0.0)]).append((run, wait))
+    spans = [(found[-1], found[1] if len(found) > 2 else found[0]) for found in seen.values()]
+    ran = sum(last[0] - first[0] for last, first in spans)
+    waited = sum(last[1] - first[1] for last, first in spans)
+    return waited / ran if ran > 0 and waited >= 0 else None
+
+
 def gpu_utilization(host: list[dict[str, Any]]) -> float | None:
     """Mean of NVML's utilization of the busiest device, 0 to 1; None without a device."""
     by_device: dict[int, list[float]] = {}

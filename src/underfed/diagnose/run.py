@@ -10,11 +10,11 @@ from typing import Any
 from underfed.diagnose import gather
 from underfed.diagnose.assemble import assemble
 from underfed.diagnose.budget import DeviceTime, cpu_budget, gpu_budget, host_time
-from underfed.diagnose.machine import cpu_facts, gpu_utilization
+from underfed.diagnose.machine import cpu_facts, gpu_utilization, queue_wait
 from underfed.diagnose.places import relative
 from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Diagnosis, Subject, Verdict
-from underfed.playbook.evidence import Evidence, RankFacts
+from underfed.playbook.evidence import Evidence, FetchFacts, RankFacts
 from underfed.recording import records as r
 from underfed.recording.read import ProcessLog, Recording
 
@@ -86,7 +86,7 @@ def look(recording: Recording, log: ProcessLog, read_trace: TraceReader | None) 
         spots=gather.spots(stacks, regions),
         worker_spots=gather.worker_spots(workers),
         loader=gather.loader_facts(loader),
-        fetches=gather.fetch_facts([log, *workers], table.begin, table.end),
+        fetches=_fetches(recording, log, workers, table),
         epochs=gather.epoch_facts(table),
         cpus=cpu_facts(recording.host),
         syncs=gather.syncs(log, all_steps),
@@ -100,6 +100,17 @@ def look(recording: Recording, log: ProcessLog, read_trace: TraceReader | None) 
         limits=tuple(limits),
     )
     return Seen(log, evidence, table.steady)
+
+
+def _fetches(
+    recording: Recording, log: ProcessLog, workers: list[ProcessLog], table: gather.StepTable
+) -> FetchFacts | None:
+    """What fetches cost, with the time for which they waited for a CPU: that is neither computing nor storage."""
+    found = gather.fetch_facts([log, *workers], table.begin, table.end)
+    ratio = queue_wait(recording.host, {worker.process.pid for worker in workers})
+    if found is None or ratio is None:
+        return found
+    return replace(found, queued=min(ratio * found.cpu, max(0.0, found.wall - found.cpu)))
 
 
 def _window(

@@ -55,11 +55,14 @@ class FetchFacts:
     bytes_read: float | None
     by_worker: dict[int, int]
     span_ms: float
+    queued: float | None = None
+    """Part of the wall time in which a worker was ready to run and had no CPU; None where the kernel does not say."""
 
     @property
     def cpu_share(self) -> float:
-        """Share of a fetch that computes; the rest waits: for storage, a network, a lock or a CPU."""
-        return min(1.0, self.cpu / self.wall) if self.wall > 0 else 1.0
+        """Share of a fetch that computes, were a CPU always free; the rest waits for storage, a network or a lock."""
+        wall = max(self.wall - (self.queued or 0.0), self.cpu)
+        return min(1.0, self.cpu / wall) if wall > 0 else 1.0
 
 
 @dataclass(frozen=True)

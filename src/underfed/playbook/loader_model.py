@@ -27,8 +27,9 @@ class Feed:
 
     @property
     def crowded(self) -> bool:
-        """Whether the workers keep the CPUs full, so that what a fetch waits for is a CPU."""
-        return self.loader.workers > 0 and (self.cpu_used or 0.0) >= T.cpu_saturated
+        """Whether the workers find no free CPU: they keep all busy, or queue for one longer than they have it."""
+        full = (self.cpu_used or 0.0) >= T.cpu_saturated
+        return self.loader.workers > 0 and (full or (self.fetch.queued or 0.0) > self.fetch.cpu)
 
     @property
     def waiting(self) -> bool:
@@ -66,13 +67,18 @@ class Feed:
         total = sum(counts)
         return self.loader.workers > 1 and total >= 10 and max(counts) >= T.skewed_worker * total
 
+    @property
+    def over_all(self) -> float:
+        """CPU time of a step's batches spread over all usable CPUs."""
+        return self.fetches * self.compute / max(self.cpus or 1.0, 0.5)
+
     def saturated(self) -> bool:
         """Whether the loader is limited by CPUs, so that more workers cannot help."""
         if self.waiting or not self.cpus:
             return False
         if self.loader.workers == 0:
             return self.cpus < 1.5
-        return self.loader.workers >= math.floor(self.cpus) or (self.cpu_used or 0.0) >= T.cpu_saturated
+        return self.loader.workers >= math.floor(self.cpus) or self.crowded
 
     def lacks_workers(self) -> bool:
         """Whether more workers would feed the loop better, and nothing else must be mended before that."""
@@ -80,7 +86,7 @@ class Feed:
         if self.sensible() <= now or self.one_feeds:
             return False
         if now == 0:
-            return True
+            return not (self.saturated() and self.over_all > self.rest)
         restarts = not self.loader.persistent and self.border > self.wait
         return not self.saturated() and not restarts and self.supply(now) >= 0.9 * self.rest
 

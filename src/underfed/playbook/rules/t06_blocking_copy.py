@@ -60,7 +60,7 @@ def check(evidence: Evidence) -> Finding | None:
         evidence=[
             Observation(source="agent", text="host time in copies", value=round(host, 3), unit="ms/step"),
             Observation(
-                source="agent", text="bytes copied", value=round(sum(c.bytes for c in slow)), unit="bytes/step"
+                source="agent", text="bytes copied", value=float(round(sum(c.bytes for c in slow))), unit="bytes/step"
             ),
             Observation(source="trace", text="device time in copies", value=round(device_copy, 3), unit="ms/step"),
         ],

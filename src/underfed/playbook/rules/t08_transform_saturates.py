@@ -39,8 +39,7 @@ def check(evidence: Evidence) -> Finding | None:
     if model is None or model.wait < T.worth * evidence.step_ms or model.waiting:
         return None
     cpus = model.cpus or 1.0
-    over_all = model.fetches * model.compute / cpus
-    limited = model.saturated() if model.loader.workers else over_all > model.rest
+    limited = model.saturated() and (model.loader.workers > 0 or model.over_all > model.rest)
     if not limited:
         return None
     step = evidence.step_ms

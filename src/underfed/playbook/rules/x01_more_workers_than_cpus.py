@@ -40,7 +40,8 @@ def check(evidence: Evidence) -> Finding | None:
         return None
     cpus = max(1, math.floor(model.cpus))
     stretched = model.fetch.wall > 1.2 * model.fetch.cpu
-    if model.loader.workers < _OVER * model.cpus or (model.cpu_used or 0.0) < 0.5 or not stretched:
+    full = model.crowded or (model.cpu_used or 0.0) >= 0.5
+    if model.loader.workers < _OVER * model.cpus or not full or not stretched:
         return None
     step = evidence.step_ms
     return RULE.finding(
