@@ -41,7 +41,9 @@ class Seen:
 
 
 def _workers_of(recording: Recording, log: ProcessLog) -> list[ProcessLog]:
-    return [worker for worker in recording.workers if worker.process.ppid == log.process.pid] or (
+    # A spawned worker writes its first line before it learns that it is one; its fetches say so.
+    late = [one for one in recording.processes if any(line.worker is not None for line in one.of(r.Fetches))]
+    return [worker for worker in [*recording.workers, *late] if worker.process.ppid == log.process.pid] or (
         recording.workers if len(recording.processes) == 1 else []
     )
 
