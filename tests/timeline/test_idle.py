@@ -16,7 +16,7 @@ PAUSE = 4
 CLASS_OF = {
     "cudaMalloc": "allocator",
     "cudaStreamSynchronize": "sync",
-    "enumerate(DataLoader)#_Multi.__next__": "data",
+    "enumerate(DataPipe)#Mapper": "data",
 }
 ORDER = ("allocator", "sync", "transfer", "data")
 CAUSES = ("allocator", "sync", "transfer", "data", "launch", "host", "silent", "queued", "unknown")

@@ -10,7 +10,7 @@ import numpy as np
 from underfed.timeline import steps as s
 from underfed.timeline.device import Parts, Rows, Totals, communicating, devices, parts
 from underfed.timeline.idle import Gap, HostView, attribute, host_view, longest
-from underfed.timeline.intervals import Flags, Ints
+from underfed.timeline.intervals import Flags, Ints, clip, measure
 from underfed.timeline.kernels import (
     CallRow,
     Character,
@@ -23,6 +23,7 @@ from underfed.timeline.kernels import (
 )
 from underfed.timeline.launches import Launches, LaunchFacts, launch_facts, launch_flags, match
 from underfed.timeline.model import KERNEL, OPERATOR, PYTHON, RUNTIME, Timeline
+from underfed.timeline.names import LOADER_NEXT
 
 KERNELS_KEPT = 200
 GAPS_KEPT = 10
@@ -51,6 +52,15 @@ class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
     gaps: list[Gap]
 
 
+class LoaderSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """Waits for the loader's next batch, as torch marks them. `workers` is False for a loader without any."""
+
+    workers: bool
+    count: int
+    total_ns: int
+    longest_ns: int
+
+
 class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One marked step: host time between its marks, and the device time of what was launched in it."""
 
@@ -68,7 +78,12 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank's trace in numbers. Times are ns; `begin_ns` and `end_ns` are Unix ns where the trace has a base."""
+    """One rank's trace in numbers. Times are ns; `begin_ns` and `end_ns` are Unix ns where the trace has a base.
+
+    `steps` are all steps seen, the first `warmup_steps` of them left out of every other figure; `step_source` says what
+    marks them. `host_ns` is the time that the launching threads spent in each class of wait, whether the device was
+    idle meanwhile or not.
+    """
 
     rank: int | None
     world_size: int | None
@@ -79,12 +94,17 @@ class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
     windowed: bool
     devices: list[DeviceFacts]
     steps: list[StepFacts]
+    warmup_steps: int
+    step_source: str | None
+    host_ns: dict[str, int]
+    loader: LoaderSeen | None
     kernels: list[KernelRow]
     kernel_names: int
     copies: list[CopyRow]
     calls: list[CallRow]
     launches: LaunchFacts
     character: Character
+    capability: tuple[int, int] | None
     counts: Counts
     stacks: bool
     shapes: bool
@@ -111,7 +131,9 @@ def facts_of(timeline: Timeline, window_ns: tuple[int, int] | None = None) -> Tr
     window = None if window_ns is None else (window_ns[0] - timeline.base_ns, window_ns[1] - timeline.base_ns)
     limits = list(timeline.limits)
     launches = match(timeline)
-    marks = s.marks(timeline)
+    every = s.marks(timeline)
+    first = s.warmup(every)
+    marks = every.behind(first)
     steps_at = s.step_of(timeline, launches, marks)
     scene = _Scene(
         view=host_view(timeline, launches, marks.thread),
@@ -146,13 +168,18 @@ def facts_of(timeline: Timeline, window_ns: tuple[int, int] | None = None) -> Tr
         end_ns=extent[1] + timeline.base_ns if extent else None,
         windowed=window is not None,
         devices=found,
-        steps=_steps(timeline, scene.comms, marks, steps_at),
+        steps=_steps(timeline, scene.comms, every, s.step_of(timeline, launches, every)),
+        warmup_steps=first,
+        step_source=every.source,
+        host_ns=_host_waits(scene),
+        loader=_loader(timeline, host_inside),
         kernels=kernels,
         kernel_names=names,
-        copies=copy_table(timeline, rows),
+        copies=copy_table(timeline, launches, rows),
         calls=call_table(timeline, host_inside),
         launches=launch,
         character=character(timeline, rows),
+        capability=timeline.capability,
         counts=Counts(
             operators=int((kinds == OPERATOR).sum()),
             runtime=int((kinds == RUNTIME).sum()),
@@ -222,6 +249,31 @@ def _region(whole: Parts, work: Parts, marks: s.Marks, window: tuple[int, int] |
     if marks.start.size:
         begin, end = min(begin, int(marks.start.min())), max(end, int(marks.end.max()))
     return begin, end
+
+
+def _host_waits(scene: _Scene) -> dict[str, int]:
+    """Time of the launching threads by class, in the window, the steps, or the whole trace."""
+    marks, window = scene.marks, scene.window
+    if window is None and marks.start.size:
+        window = int(marks.start.min()), int(marks.end.max())
+    if window is None and (extent := _extent(scene.view.timeline)) is not None:
+        window = extent
+    if window is None:
+        return {}
+    return {name: measure(clip(spans, *window)) for name, spans in scene.view.classes.items()}
+
+
+def _loader(timeline: Timeline, inside: Flags) -> LoaderSeen | None:
+    host = timeline.host
+    named = np.array([name.startswith(LOADER_NEXT) for name in timeline.names] or [False], np.bool_)
+    rows = np.flatnonzero(named[host.name] & inside & (host.kind != PYTHON) & (host.kind != RUNTIME))
+    if rows.size == 0:
+        return None
+    lengths = (host.end[rows] - host.start[rows]).clip(min=0)
+    alone = all("_SingleProcess" in timeline.names[name] for name in np.unique(host.name[rows]).tolist())
+    return LoaderSeen(
+        workers=not alone, count=int(rows.size), total_ns=int(lengths.sum()), longest_ns=int(lengths.max())
+    )
 
 
 def _steps(timeline: Timeline, comms: Flags, marks: s.Marks, steps_at: Ints) -> list[StepFacts]:

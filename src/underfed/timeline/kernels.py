@@ -9,6 +9,7 @@ from underfed.timeline import hostcalls as h
 from underfed.timeline import names as n
 from underfed.timeline.device import Rows
 from underfed.timeline.intervals import Flags
+from underfed.timeline.launches import Launches
 from underfed.timeline.model import KERNEL, MEMCPY, OPERATOR, RUNTIME, Timeline
 
 
@@ -23,13 +24,17 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CopyRow(msgspec.Struct, frozen=True, kw_only=True):
-    """All copies of one direction; `pinned` is None where the trace does not say, `bytes` where a size is missing."""
+    """All copies of one direction; `pinned` is None where the trace does not say, `bytes` where a size is missing.
+
+    `host_ns` is the time in the calls that started them; a call that is short did not wait for its copy.
+    """
 
     direction: str
     pinned: bool | None
     count: int
     total_ns: int
     bytes: int | None
+    host_ns: int
 
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +87,7 @@ def kernel_table(timeline: Timeline, rows: Rows, most: int) -> tuple[list[Kernel
     return table, int(firsts.size)
 
 
-def copy_table(timeline: Timeline, rows: Rows) -> list[CopyRow]:
+def copy_table(timeline: Timeline, launches: Launches, rows: Rows) -> list[CopyRow]:
     """Return copies by direction and kind of host memory, most time first."""
     device = timeline.device
     rows = rows[device.kind[rows] == MEMCPY]
@@ -92,14 +97,16 @@ def copy_table(timeline: Timeline, rows: Rows) -> list[CopyRow]:
         mine = rows[device.name[rows] == name]
         key = n.copy_direction(timeline.names[name]), n.copy_pinned(timeline.names[name])
         sizes = device.bytes[mine]
-        entry = merged.setdefault(key, [0, 0, 0, 0])
+        entry = merged.setdefault(key, [0, 0, 0, 0, 0])
         entry[0] += int(mine.size)
         entry[1] += int(lengths[mine].sum())
         entry[2] += int(sizes.clip(min=0).sum())
         entry[3] += int((sizes < 0).sum())
+        calls = np.unique(launches.row[mine][launches.row[mine] >= 0])
+        entry[4] += int((timeline.host.end[calls] - timeline.host.start[calls]).clip(min=0).sum())
     found = [
-        CopyRow(direction=way, pinned=pin, count=count, total_ns=total, bytes=None if unknown else size)
-        for (way, pin), (count, total, size, unknown) in merged.items()
+        CopyRow(direction=way, pinned=pin, count=count, total_ns=total, bytes=None if unknown else size, host_ns=host)
+        for (way, pin), (count, total, size, unknown, host) in merged.items()
     ]
     return sorted(found, key=lambda row: -row.total_ns)
 

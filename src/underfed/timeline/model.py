@@ -73,6 +73,7 @@ class Timeline:
     rank: int | None = None
     world_size: int | None = None
     device_names: dict[int, str] = field(default_factory=dict)
+    capability: tuple[int, int] | None = None
     flags: dict[str, bool] = field(default_factory=dict)
     collectives: tuple[Collective, ...] = ()
     events: int = 0

@@ -96,6 +96,8 @@ def step_number(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
+#: Begin of the name of the range that torch records around the loader's next batch.
+LOADER_NEXT = "enumerate(DataLoader)#"
 _DIRECTION = re.compile(r"\b([HD])to([HD])\b|\b(P)to(P)\b")
 
 

@@ -113,14 +113,20 @@ def about(fields: dict[str, Any]) -> dict[str, Any]:
     distributed = distributed if isinstance(distributed, dict) else {}
     properties = fields.get("deviceProperties")
     names: dict[int, str] = {}
+    capability: tuple[int, int] | None = None
     for entry in properties if isinstance(properties, list) else []:
         if isinstance(entry, dict) and (number := whole_number(entry.get("id"))) is not None:
             names[number] = str(entry.get("name"))[:128]
+            major, minor = whole_number(entry.get("computeMajor")), whole_number(entry.get("computeMinor"))
+            # AMD numbers its architectures in the same fields, and its data-centre cards have waves of 64.
+            if major is not None and whole_number(entry.get("warpSize")) == 32:
+                capability = (major, minor or 0)
     base = whole_number(fields.get("baseTimeNanoseconds")) or 0
     return {
         "base_ns": base,
         "rank": whole_number(distributed.get("rank")),
         "world_size": whole_number(distributed.get("world_size")),
         "device_names": names,
+        "capability": capability,
         "flags": {key: bool(fields.get(key)) for key in ("with_stack", "record_shapes", "profile_memory")},
     }
