@@ -27,8 +27,8 @@ H200 = {
     "device": 0, "name": "NVIDIA H200", "memory": 150754820096, "max_sm_mhz": 1980, "limit_w": 700.0,
     "default_limit_w": 700.0,
     "pcie_gen_max": 5, "pcie_width_max": 16, "mig": False, "persistence": True, "gpm_supported": True,
-    "processes": 1, "sm_util": 99,
-    "mem_util": 23, "sm_mhz": 1470, "mem_mhz": 3201, "power_w": 693.0, "temp_c": 55, "throttle": 4,
+    "processes": 1, "utilization": 99,
+    "mem_utilization": 23, "sm_mhz": 1470, "mem_mhz": 3201, "power_w": 693.0, "temp_c": 55, "throttle": 4,
     "mem_used": 1704853504,
     "pcie_gen": 5, "pcie_width": 16, "reasons": ["power cap"], "gpm": {"sm": 95.4, "tensor": 92.6, "dram": None},
 }  # fmt: skip

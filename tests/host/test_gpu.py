@@ -98,7 +98,7 @@ def test_one_failing_query_loses_no_other(broken: str) -> None:
     found = Nvml(Library(BUSY, broken)).reading(0)._asdict()
     lost = {name for name, value in found.items() if value is None}
     expected = {
-        "nvmlDeviceGetUtilizationRates": {"sm_util", "mem_util"},
+        "nvmlDeviceGetUtilizationRates": {"utilization", "mem_utilization"},
         "nvmlDeviceGetClockInfo": {"sm_mhz", "mem_mhz"},
         "nvmlDeviceGetPowerUsage": {"power_w"},
         "nvmlDeviceGetTemperature": {"temp_c"},

@@ -27,11 +27,11 @@ class Fixed(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One look at a device. Utilization in % of time with any kernel (`sm_util`) or any memory access (`mem_util`)."""
+    """One look at a device. Utilization in % of time with any kernel (`utilization`) or any memory access (`mem_utilization`)."""
 
     device: int
-    sm_util: int | None
-    mem_util: int | None
+    utilization: int | None
+    mem_utilization: int | None
     sm_mhz: int | None
     mem_mhz: int | None
     power_w: float | None
@@ -105,8 +105,8 @@ class Nvml:
         )
         return Reading(
             device=index,
-            sm_util=util,
-            mem_util=mem,
+            utilization=util,
+            mem_utilization=mem,
             sm_mhz=ask("nvmlDeviceGetClockInfo", handle, 1),
             mem_mhz=ask("nvmlDeviceGetClockInfo", handle, 2),
             power_w=ask("nvmlDeviceGetPowerUsage", handle, take=lambda milli: milli / 1000),

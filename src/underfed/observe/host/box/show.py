@@ -131,7 +131,7 @@ def _device(device: dict[str, Any]) -> list[str]:
         f"SM {say('sm_mhz')} of {say('max_sm_mhz')} MHz, {say('power_w')} of {say('limit_w')} W, {say('temp_c')} C",
         state,
         f"PCIe gen {say('pcie_gen')} of {say('pcie_gen_max')}, {say('pcie_width')} of {say('pcie_width_max')} lanes; "
-        f"busy {say('sm_util')} % of the time (any kernel)",
+        f"busy {say('utilization')} % of the time (any kernel)",
     ]
     gpm = device.get("gpm")
     if gpm and gpm.get("sm") is not None:
