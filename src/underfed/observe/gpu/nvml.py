@@ -27,7 +27,7 @@ class Fixed(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One look at a device. Utilization in % of time with any kernel (`utilization`) or any memory access (`mem_utilization`)."""
+    """One look at a device: `utilization` is the % of time with a kernel, `mem_utilization` with a memory access."""
 
     device: int
     utilization: int | None
