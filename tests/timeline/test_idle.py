@@ -174,3 +174,33 @@ def test_every_quarter_millisecond_has_the_cause_of_the_rule_book(tmp_path_facto
     gaps = facts.devices[0].gaps
     assert [gap.length_ns for gap in gaps] == sorted((gap.length_ns for gap in gaps), reverse=True)
     assert msgspec.json.decode(msgspec.json.encode(facts), type=type(facts)) == facts
+
+
+def loader_events(wait_units, kind="_MultiProcessingDataLoaderIter"):
+    """An operator, 10 ms of nothing, a wait for the loader, and the launch behind it."""
+    begin = 1000 * 40
+    return [
+        row("kernel", "k", 0, 7, 0, 1, {"device": 0, "stream": 7, "correlation": 1}),
+        row("cuda_runtime", "cudaLaunchKernel", 1, 0, 0, 1, {"correlation": 1}),
+        row("user_annotation", f"enumerate(DataLoader)#{kind}.__next__", 1, 0, 41, wait_units, {}),
+        row("cuda_runtime", "cudaLaunchKernel", 1, 0, 41 + wait_units, 1, {"correlation": 2}),
+        row("kernel", "k", 0, 7, begin, 1, {"device": 0, "stream": 7, "correlation": 2}),
+    ]
+
+
+def idle_of(tmp_path, events):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    return trace_facts(path).devices[0].idle_ns
+
+
+def test_silence_before_a_long_wait_for_workers_is_their_start(tmp_path):
+    assert idle_of(tmp_path, loader_events(30))["data"] == 70 * UNIT
+    assert idle_of(tmp_path, loader_events(30))["silent"] == 0
+
+
+def test_silence_before_a_ready_batch_or_without_workers_is_not(tmp_path):
+    found = idle_of(tmp_path, loader_events(2))
+    assert (found["data"], found["silent"]) == (2 * UNIT, 40 * UNIT)
+    found = idle_of(tmp_path, loader_events(30, "_SingleProcessDataLoaderIter"))
+    assert (found["data"], found["silent"]) == (30 * UNIT, 40 * UNIT)

@@ -162,7 +162,9 @@ def facts_of(timeline: Timeline, window_ns: tuple[int, int] | None = None) -> Tr
     return TraceFacts(
         rank=timeline.rank,
         world_size=timeline.world_size,
-        device_name=next((device.name for device in found if device.name), None),
+        device_name=next(
+            (device.name for device in found if device.name), next(iter(timeline.device_names.values()), None)
+        ),
         events=timeline.events,
         begin_ns=extent[0] + timeline.base_ns if extent else None,
         end_ns=extent[1] + timeline.base_ns if extent else None,

@@ -9,12 +9,15 @@ import numpy as np
 
 from underfed.timeline import hostcalls as h
 from underfed.timeline.device import Rows
-from underfed.timeline.intervals import NOTHING, Flags, Ints, Spans, gaps, intersect, measure, subtract, union
+from underfed.timeline.intervals import NOTHING, Flags, Ints, Spans, gaps, intersect, join, measure, subtract, union
 from underfed.timeline.launches import Launches, copies_behind, launch_flags
 from underfed.timeline.model import ANNOTATION, OPERATOR, OVERHEAD, PYTHON, RUNTIME, Timeline
+from underfed.timeline.names import LOADER_NEXT
 
 #: Launches, or any rows at all, further apart than this are no longer one stretch of launching or of host work.
 PAUSE_NS = 1_000_000
+#: A wait for the loader from which it was not ready: a batch that lies in the queue takes far less.
+LONG_WAIT_NS = 5_000_000
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +56,11 @@ def host_view(timeline: Timeline, launches: Launches, extra_threads: Ints) -> Ho
         rows = np.flatnonzero(ours & (cause == number))
         if rows.size:
             classes[name] = union(host.start[rows], host.end[rows])
-    calls = np.flatnonzero(ours & launch_flags(timeline))
     work = np.flatnonzero(ours & ((host.kind == OPERATOR) | (host.kind == RUNTIME)))
+    begun = _workers_started(timeline, ours, work)
+    if begun.start.size:
+        classes[h.DATA] = join(classes[h.DATA], begun)
+    calls = np.flatnonzero(ours & launch_flags(timeline))
     return HostView(
         timeline,
         launches,
@@ -62,6 +68,24 @@ def host_view(timeline: Timeline, launches: Launches, extra_threads: Ints) -> Ho
         union(host.start[calls], host.end[calls], close=PAUSE_NS),
         union(host.start[work], host.end[work], close=PAUSE_NS),
     )
+
+
+def _workers_started(timeline: Timeline, ours: Flags, work: Rows) -> Spans:
+    """Silence right before a long wait for a loader with workers: its iterator was being made, which leaves no row."""
+    host = timeline.host
+    named = np.array([_with_workers(name) for name in timeline.names] or [False], np.bool_)
+    rows = np.flatnonzero(ours & named[host.name] & (host.kind != PYTHON) & (host.end - host.start >= LONG_WAIT_NS))
+    if rows.size == 0 or work.size == 0:
+        return NOTHING
+    order = np.argsort(host.start[work], kind="stable")
+    starts, reach = host.start[work][order], np.maximum.accumulate(host.end[work][order])
+    at = np.searchsorted(starts, host.start[rows], side="left") - 1
+    silent = (at >= 0) & (host.start[rows] - reach[at] >= PAUSE_NS)
+    return union(reach[at][silent], host.start[rows][silent])
+
+
+def _with_workers(name: str) -> bool:
+    return name.startswith(LOADER_NEXT) and "_SingleProcess" not in name
 
 
 def _causes(timeline: Timeline, launches: Launches) -> Ints:

@@ -1,0 +1,158 @@
+"""From the facts of one trace, or of one a rank, to a Diagnosis that says how sure it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from underfed.diagnose.assemble import assemble
+from underfed.diagnose.split import shares
+from underfed.diagnose.thresholds import THRESHOLDS as T
+from underfed.diagnosis import Confidence, Device, Diagnosis, Finding, Subject, Verdict
+from underfed.playbook.evidence import Evidence, RankFacts
+from underfed.timeline.facts import DeviceFacts, TraceFacts
+from underfed.trace.dilation import StepTime
+from underfed.trace.evidence import evidence_of, steady_steps
+
+_MS = 1e-6
+#: Steps below which a trace can fall between two bursts of a loader with workers: a few times the usual number of them.
+_BURSTS = 40
+#: Two bounds whose shares of the step are closer than this cannot be told apart by a few steps.
+_CLOSE = 0.10
+#: Observations that rest on a stand-in or a conclusion (see evidence._HALF and _settings) and not on the trace.
+_NOT_SEEN = frozenset({"CPU time of one fetch", "torch.get_float32_matmul_precision() is 'highest'"})
+
+
+def diagnosis_of(facts: Sequence[TraceFacts], paths: Sequence[str], step_ms: float | None = None) -> Diagnosis:
+    """Say what the traces mean; `step_ms` is the time of a step measured without the profiler."""
+    seen = [(one, *evidence_of(one, step_ms)) for one in facts]
+    ranks = _ranks(seen)
+    chosen, evidence, time = _late(seen)
+    evidence = replace(evidence, ranks=ranks, limits=(*evidence.limits, *_limits(chosen, evidence, time)))
+    subject = Subject(
+        kind="trace",
+        paths=list(paths),
+        ranks=len(facts),
+        steps=steady_steps(chosen) or None,
+        warmup_steps=chosen.warmup_steps,
+        device=evidence.device_name or ("GPU" if evidence.on_gpu else "CPU"),
+    )
+    found = assemble(evidence, subject)
+    verdict = _judged(found.verdict, chosen, evidence, time)
+    return msgspec.structs.replace(
+        found,
+        verdict=verdict,
+        device=[_device(one, device) for one in facts for device in one.devices] or None,
+        findings=[_from_trace(finding) for finding in found.findings],
+    )
+
+
+def _late(seen: list[tuple[TraceFacts, Evidence, StepTime]]) -> tuple[TraceFacts, Evidence, StepTime]:
+    """The rank that waits least for the others, which is the one they wait for; of one rank, that."""
+    return max(seen, key=lambda one: _own_ms(one[1]))
+
+
+def _own_ms(evidence: Evidence) -> float:
+    return evidence.step_ms - (evidence.step.exposed_comms_ms or 0.0)
+
+
+def _ranks(seen: list[tuple[TraceFacts, Evidence, StepTime]]) -> tuple[RankFacts, ...]:
+    if len(seen) < 2:
+        return ()
+    found = []
+    for at, (facts, evidence, _) in enumerate(seen):
+        waits = evidence.wait_ms
+        number = facts.rank if facts.rank is not None else at
+        own = _own_ms(evidence)
+        found.append(RankFacts(number, evidence.step_ms, own, waits.get("data", 0.0), waits.get("stall", 0.0)))
+    return tuple(found)
+
+
+def _device(facts: TraceFacts, device: DeviceFacts) -> Device:
+    totals = device.totals
+    return Device(
+        id=device.id,
+        rank=facts.rank,
+        span_ms=totals.span_ns * _MS,
+        busy_ms=totals.busy_ns * _MS,
+        compute_ms=totals.compute_ns * _MS,
+        copy_ms=totals.copy_ns * _MS,
+        comms_ms=totals.comms_ns * _MS,
+        exposed_comms_ms=totals.exposed_comms_ns * _MS,
+    )
+
+
+def _limits(facts: TraceFacts, evidence: Evidence, time: StepTime) -> list[str]:
+    limits = []
+    steps = evidence.steps
+    if steps == 0:
+        limits.append("no steps are marked in the trace: all figures are for the whole of it")
+    elif facts.step_source != "profiler":
+        what = "calls of Optimizer.step" if facts.step_source == "optimizer" else "batches of the loader"
+        limits.append(f"the profiler marked no steps: a step is the time between two {what}")
+    if not evidence.on_gpu and facts.counts.runtime:
+        limits.append("the trace has GPU calls, but no GPU activity: record with ProfilerActivity.CUDA")
+    if not time.given and steps:
+        low, high = time.low * _MS, time.high * _MS
+        limits.append(
+            f"the profiler slows the host: the traced step is {time.traced * _MS:.3g} ms, an untraced one is estimated "
+            f"at {low:.3g} to {high:.3g} ms; --step-ms takes the true one"
+        )
+    if time.given and steps and time.likely > 1.3 * time.traced:
+        limits.append(
+            f"the untraced step ({time.likely * _MS:.3g} ms) is longer than the traced one ({time.traced * _MS:.3g} "
+            "ms): what makes it long is not in this trace"
+        )
+    if _may_hide_data(facts):
+        limits.append(
+            f"{steps or 'a few'} steps are fewer than some bursts of a loader with workers: that the run waits for "
+            "data at other times cannot be ruled out from this trace"
+        )
+    return limits
+
+
+def _may_hide_data(facts: TraceFacts) -> bool:
+    alone = facts.loader is not None and not facts.loader.workers
+    return not alone and steady_steps(facts) < _BURSTS
+
+
+def _judged(verdict: Verdict, facts: TraceFacts, evidence: Evidence, time: StepTime) -> Verdict:
+    """Set the confidence by what a trace can show.
+
+    The device's work and the waits of a few steps are exact; what is uncertain is the step that they are held against,
+    and what happened outside of the trace.
+    """
+    confidence: Confidence = "low"
+    bound = verdict.bound
+    device = (evidence.step.device_ms or 0.0) / _MS
+    low, high = time.untraced(device)
+    apart = high < T.compute_share - T.unsure or low > T.compute_share + T.unsure
+    hidden = bound != "data" and _may_hide_data(facts)
+    held = shares(evidence.step)
+    if bound == "data" and (evidence.step.wait_ms.data or 0.0) < (evidence.step.copy_ms or 0.0):
+        # Copies of input that keep the device from computing count as data, as in the split.
+        held["data"] += (evidence.step.copy_ms or 0.0) / evidence.step_ms
+    first, second, *_ = sorted(held.values(), reverse=True)
+    clear = bound == "compute" or first - second >= _CLOSE
+    if bound != "unknown" and evidence.steps >= 2 and apart and clear and evidence.on_gpu:
+        confidence = "low" if hidden and not time.given else "medium"
+        if not hidden and evidence.steps >= T.few_steps and time.given:
+            confidence = "high"
+    settle = verdict.settle
+    if confidence != "high":
+        settle = "underfed run -- COMMAND"
+        if not time.given and evidence.steps:
+            settle = "the step's time without the profiler, as --step-ms; underfed run -- COMMAND measures it"
+    return msgspec.structs.replace(verdict, confidence=confidence, settle=settle)
+
+
+def _from_trace(finding: Finding) -> Finding:
+    """Name the trace as the source of what the rules saw in it: there was no agent."""
+    kept = [
+        msgspec.structs.replace(one, source="trace")
+        for one in finding.evidence
+        if one.text not in _NOT_SEEN and (one.unit is None or one.value is not None)
+    ]
+    return msgspec.structs.replace(finding, evidence=kept, where=finding.where or None)
