@@ -121,3 +121,47 @@ def test_processes_give_the_same_facts(tmp_path):
     paths.append(tmp_path / "bad.json")
     paths[-1].write_text("[[[")
     assert read_many(paths, workers=2) == read_many(paths, workers=1)
+
+
+def test_several_processes_read_one_large_trace_as_one_does(tmp_path, monkeypatch):
+    from underfed.trace import parallel
+    from underfed.trace.kineto import read
+
+    monkeypatch.setattr(parallel, "LARGE_PLAIN", 1)
+    monkeypatch.setattr(parallel, "LARGE_GZIP", 1)
+    monkeypatch.setattr(parallel, "HEAD_START", 2)
+    text = trace(steps=400).replace('"args": {"device"', '"args": {"Collective name": "allreduce", "Seq": 3, "device"')
+    plain, packed = tmp_path / "t.json", tmp_path / "t.json.gz"
+    plain.write_text(text)
+    packed.write_bytes(gzip.compress(text.encode()))
+    for path in (plain, packed):
+        one = read(path)
+        shares = [parallel.read_share(str(path), index, 3, 1) for index in range(3)]
+        assert all(share is not None and share.chunks for share in shares)
+        assert min(share.columns.events for share in shares) > 0
+        several = parallel.joined(shares, 1)
+        device, host = several.tables()
+        assert several.events == one.events
+        assert list(several.collectives) == list(one.collectives)
+        assert len(one.collectives) == 400
+        names = list(several.names)
+        for column in ("start", "end", "kind", "device", "stream", "correlation", "bytes"):
+            assert getattr(device, column).tolist() == getattr(one.device, column).tolist()
+        for column in ("start", "end", "kind", "correlation"):
+            assert getattr(host, column).tolist() == getattr(one.host, column).tolist()
+        assert [names[at] for at in host.name.tolist()] == [one.names[at] for at in one.host.name.tolist()]
+        assert read(path, processes=2).events == one.events
+
+
+def test_a_large_trace_with_a_broken_event_is_read_by_one_process(tmp_path, monkeypatch):
+    from underfed.trace import parallel
+    from underfed.trace.kineto import read
+
+    monkeypatch.setattr(parallel, "LARGE_PLAIN", 1)
+    path = tmp_path / "t.json"
+    text = trace(steps=400)
+    middle = text.index('"aten::add"', len(text) // 2)
+    path.write_text(text[:middle] + text[middle + 1 :])
+    assert parallel.read_share(str(path), 0, 1, 0) is None
+    found = read(path, processes=2)
+    assert found.limits == ("1 broken event was left out",)

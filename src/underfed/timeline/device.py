@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from underfed.timeline.intervals import NOTHING, Flags, Spans, clip, intersect, join, measure, union
-from underfed.timeline.model import KERNEL, DeviceEvents, Timeline
+from underfed.timeline.model import KERNEL, DeviceEvents, Timeline, used
 from underfed.timeline.names import is_comms
 
 Rows: TypeAlias = "NDArray[np.intp]"
@@ -72,9 +72,9 @@ def communicating(timeline: Timeline) -> Flags:
     names = timeline.device.name
     if names.size == 0:
         return np.empty(0, np.bool_)
-    used = np.unique(names)
-    flags = np.zeros(int(used[-1]) + 1, np.bool_)
-    for name in used.tolist():
+    names_used = used(names)
+    flags = np.zeros(int(names_used[-1]) + 1, np.bool_)
+    for name in names_used.tolist():
         flags[name] = is_comms(timeline.names[name])
     found: Flags = flags[names] & (timeline.device.kind == KERNEL)
     return found

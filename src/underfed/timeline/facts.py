@@ -22,7 +22,7 @@ from underfed.timeline.kernels import (
     kernel_table,
 )
 from underfed.timeline.launches import Launches, LaunchFacts, launch_facts, launch_flags, match
-from underfed.timeline.model import KERNEL, OPERATOR, PYTHON, RUNTIME, Timeline
+from underfed.timeline.model import KERNEL, OPERATOR, PYTHON, RUNTIME, Timeline, used
 from underfed.timeline.names import LOADER_NEXT
 
 KERNELS_KEPT = 200
@@ -272,7 +272,7 @@ def _loader(timeline: Timeline, inside: Flags) -> LoaderSeen | None:
     if rows.size == 0:
         return None
     lengths = (host.end[rows] - host.start[rows]).clip(min=0)
-    alone = all("_SingleProcess" in timeline.names[name] for name in np.unique(host.name[rows]).tolist())
+    alone = all("_SingleProcess" in timeline.names[name] for name in used(host.name[rows]).tolist())
     return LoaderSeen(
         workers=not alone, count=int(rows.size), total_ns=int(lengths.sum()), longest_ns=int(lengths.max())
     )

@@ -11,7 +11,7 @@ from underfed.timeline import hostcalls as h
 from underfed.timeline.device import Rows
 from underfed.timeline.intervals import NOTHING, Flags, Ints, Spans, gaps, intersect, join, measure, subtract, union
 from underfed.timeline.launches import Launches, copies_behind, launch_flags
-from underfed.timeline.model import ANNOTATION, OPERATOR, OVERHEAD, PYTHON, RUNTIME, Timeline
+from underfed.timeline.model import ANNOTATION, OPERATOR, OVERHEAD, PYTHON, RUNTIME, Timeline, used
 from underfed.timeline.names import LOADER_NEXT
 
 #: Launches, or any rows at all, further apart than this are no longer one stretch of launching or of host work.
@@ -47,7 +47,7 @@ def host_view(timeline: Timeline, launches: Launches, extra_threads: Ints) -> Ho
     if host.start.size == 0:
         return HostView(timeline, launches, {}, NOTHING, NOTHING)
     launched = launches.row[launches.row >= 0]
-    threads = np.unique(np.concatenate([host.thread[launched].astype(np.int64), extra_threads]))
+    threads = used(np.concatenate([host.thread[launched].astype(np.int64), extra_threads]))
     # Without any launch all threads count, so that waits are still seen.
     ours = np.isin(host.thread, threads) if threads.size else np.ones(host.start.size, np.bool_)
     cause = _causes(timeline, launches)

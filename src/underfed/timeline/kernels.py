@@ -10,7 +10,7 @@ from underfed.timeline import names as n
 from underfed.timeline.device import Rows
 from underfed.timeline.intervals import Flags
 from underfed.timeline.launches import Launches
-from underfed.timeline.model import KERNEL, MEMCPY, OPERATOR, RUNTIME, Timeline
+from underfed.timeline.model import KERNEL, MEMCPY, OPERATOR, RUNTIME, Timeline, used
 
 
 class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,16 +73,17 @@ def kernel_table(timeline: Timeline, rows: Rows, most: int) -> tuple[list[Kernel
     totals = np.add.reduceat(lengths, firsts)
     middles = lengths[firsts + counts // 2]
     longest = lengths[firsts + counts - 1]
-    top = np.argsort(-totals, kind="stable")[:most]
+    texts = [timeline.names[name] for name in names[firsts].tolist()]
+    top = sorted(range(firsts.size), key=lambda at: (-int(totals[at]), texts[at]))[:most]
     table = [
         KernelRow(
-            name=timeline.names[int(names[firsts[at]])],
+            name=texts[at],
             count=int(counts[at]),
             total_ns=int(totals[at]),
             median_ns=int(middles[at]),
             longest_ns=int(longest[at]),
         )
-        for at in top.tolist()
+        for at in top
     ]
     return table, int(firsts.size)
 
@@ -93,7 +94,7 @@ def copy_table(timeline: Timeline, launches: Launches, rows: Rows) -> list[CopyR
     rows = rows[device.kind[rows] == MEMCPY]
     merged: dict[tuple[str, bool | None], list[int]] = {}
     lengths = (device.end - device.start).clip(min=0)
-    for name in np.unique(device.name[rows]).tolist():
+    for name in used(device.name[rows]).tolist():
         mine = rows[device.name[rows] == name]
         key = n.copy_direction(timeline.names[name]), n.copy_pinned(timeline.names[name])
         sizes = device.bytes[mine]
@@ -131,24 +132,23 @@ def character(timeline: Timeline, rows: Rows) -> Character:
     device, host = timeline.device, timeline.host
     rows = rows[device.kind[rows] == KERNEL]
     lengths = (device.end[rows] - device.start[rows]).clip(min=0)
-    used, where = np.unique(device.name[rows], return_inverse=True)
-    totals = np.zeros(used.size, np.int64)
-    np.add.at(totals, where, lengths)
-    counts = np.bincount(where, minlength=used.size)
+    totals = np.zeros(len(timeline.names) + 1, np.int64)
+    np.add.at(totals, device.name[rows], lengths)
+    counts = np.bincount(device.name[rows], minlength=totals.size)
     cores = {"yes": 0, "no": 0, "unknown": 0}
     attention: dict[str, int] = {}
     layout_ns = layout_count = 0
-    for at, name in enumerate(used.tolist()):
-        text, total = timeline.names[name], int(totals[at])
+    for name in used(device.name[rows]).tolist():
+        text, total = timeline.names[name], int(totals[name])
         kind = n.tensor_cores(text)
         if kind is not None:
             cores[kind] += total
         if n.is_layout(text):
             layout_ns += total
-            layout_count += int(counts[at])
+            layout_count += int(counts[name])
         if (backend := n.attention_of_kernel(text)) is not None:
             attention[backend] = attention.get(backend, 0) + total
-    operators = np.unique(host.name[host.kind == OPERATOR]).tolist()
+    operators = used(host.name[host.kind == OPERATOR]).tolist()
     by_op = {backend for name in operators if (backend := n.attention_of_op(timeline.names[name])) is not None}
     return Character(
         tensor_cores_ns=cores,

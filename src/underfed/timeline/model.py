@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,13 +80,7 @@ class Timeline:
     limits: tuple[str, ...] = ()
 
 
-def no_device_events() -> DeviceEvents:
-    """Return an empty table."""
-    long, code = np.empty(0, np.int64), np.empty(0, np.int32)
-    return DeviceEvents(long, long, np.empty(0, np.uint8), code, long, long, code, long)
-
-
-def no_host_events() -> HostEvents:
-    """Return an empty table."""
-    long, code = np.empty(0, np.int64), np.empty(0, np.int32)
-    return HostEvents(long, long, np.empty(0, np.uint8), code, code, long)
+def used(numbers: NDArray[Any]) -> Ints:
+    """Return which of small numbers (of names, of threads) occur, in order; far cheaper than sorting them."""
+    found: Ints = np.flatnonzero(np.bincount(numbers))
+    return found

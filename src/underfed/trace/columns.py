@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -129,42 +129,44 @@ class Columns:
 
     def _device(self, rows: Sequence[Event], start: NDArray[np.int64], end: NDArray[np.int64]) -> None:
         args = [row.args or NO_ARGS for row in rows]
-        names = self.names
         first = self.devices
-        for at, arg in enumerate(args):
-            if arg.collective is not None:
-                self.collectives.append(_collective(first + at, arg))
+        self.collectives += [_collective(first + at, arg) for at, arg in enumerate(args) if arg.collective is not None]
         self.devices += len(rows)
+        pairs = list(zip(args, rows, strict=True))
         self.device.append(
             {
                 "start": start,
                 "end": end,
                 "kind": np.array([_DEVICE[row.cat] for row in rows], np.uint8),
-                "device": _whole_column(
-                    [a.device if a.device is not None else r.pid for a, r in zip(args, rows, strict=True)], np.int32, 0
-                ),
-                "stream": _whole_column(
-                    [a.stream if a.stream is not None else r.tid for a, r in zip(args, rows, strict=True)], np.int64, 0
-                ),
-                "correlation": _whole_column([arg.correlation for arg in args], np.int64, m.MISSING),
-                "name": np.array([names[row.name[:_NAME_MOST]] for row in rows], np.int32),
-                "bytes": _whole_column([arg.bytes for arg in args], np.int64, m.MISSING),
+                "device": _narrow(_whole([a.device if a.device is not None else r.pid for a, r in pairs], 0), 0),
+                "stream": _whole([a.stream if a.stream is not None else r.tid for a, r in pairs], 0),
+                "correlation": _whole([arg.correlation for arg in args], m.MISSING),
+                "name": self._names(rows),
+                "bytes": _whole([m.MISSING if arg.bytes is None else arg.bytes for arg in args], m.MISSING),
             }
         )
 
     def _host(self, rows: Sequence[Event], start: NDArray[np.int64], end: NDArray[np.int64]) -> None:
-        names, threads = self.names, self.threads
-        correlation = [row.args.correlation if row.args is not None else None for row in rows]
+        threads = self.threads
+        kind = np.array([_HOST[row.cat] for row in rows], np.uint8)
+        correlation = np.full(len(rows), m.MISSING, np.int64)
+        # Only calls of the runtime are joined with device events.
+        calls = np.flatnonzero(kind == m.RUNTIME)
+        correlation[calls] = _whole([(rows[at].args or NO_ARGS).correlation for at in calls.tolist()], m.MISSING)
         self.host.append(
             {
                 "start": start,
                 "end": end,
-                "kind": np.array([_HOST[row.cat] for row in rows], np.uint8),
+                "kind": kind,
                 "thread": np.array([threads[row.pid, row.tid] for row in rows], np.int32),
-                "name": np.array([names[row.name[:_NAME_MOST]] for row in rows], np.int32),
-                "correlation": _whole_column(correlation, np.int64, m.MISSING),
+                "name": self._names(rows),
+                "correlation": correlation,
             }
         )
+
+    def _names(self, rows: Sequence[Event]) -> NDArray[np.int32]:
+        names = self.names
+        return np.array([names[row.name[:_NAME_MOST]] for row in rows], np.int32)
 
     def tables(self) -> tuple[m.DeviceEvents, m.HostEvents]:
         """Return all columns, joined, in the order of the file."""
@@ -197,16 +199,15 @@ def whole_number(value: Any) -> int | None:
     return number if -(1 << 62) < number < 1 << 62 else None
 
 
-def _whole_column(values: Sequence[Any], dtype: Any, missing: int) -> NDArray[Any]:
+def _whole(values: Sequence[Any], missing: int) -> NDArray[np.int64]:
+    """Return whole numbers as a column; fast where they are all plain integers."""
     try:
         found = np.array(values)
         if found.dtype == np.int64:
-            return found.astype(dtype, casting="same_kind") if dtype is np.int64 else _narrow(found, missing)
+            return found
     except (ValueError, OverflowError, TypeError):
         pass
-    convert: Callable[[Any], int] = lambda value: missing if (n := whole_number(value)) is None else n  # noqa: E731
-    wide = np.array([convert(value) for value in values], np.int64)
-    return wide if dtype is np.int64 else _narrow(wide, missing)
+    return np.array([missing if (number := whole_number(value)) is None else number for value in values], np.int64)
 
 
 def _narrow(wide: NDArray[np.int64], missing: int) -> NDArray[np.int32]:

@@ -9,21 +9,26 @@ from underfed.errors import UsageError
 from underfed.timeline.model import Timeline
 from underfed.trace.columns import Columns, shortened, thread_name, whole_number
 from underfed.trace.events import Patient, decode, decode_last
+from underfed.trace.parallel import large, read_shares
 from underfed.trace.sniff import refuse_json
 from underfed.trace.source import Source, shown
 from underfed.trace.split import CUT, EVENT_MOST, LAST, Ending, NotATraceError, Splitter
 
 
-def read(path: str | Path) -> Timeline:
-    """Read one trace, .json or .json.gz.
+def read(path: str | Path, processes: int = 1) -> Timeline:
+    """Read one trace, .json or .json.gz; a large one in up to `processes` processes.
 
     A file that is cut off or partly broken gives what is whole, and `limits` says so. Raises UsageError where the file
     cannot be read, is another format, or holds no event at all.
     """
     path = Path(path)
-    source = Source(path)
-    splitter = Splitter(source.blocks())
     reader = Reader()
+    if processes > 1 and large(path) and (shares := read_shares(path, processes)) is not None:
+        reader.columns, fields, limits = shares
+        reader.whole = True
+        return reader.timeline(fields, limits, shown(path))
+    source = Source(path)
+    splitter = Splitter(source)
     try:
         for text, ending in splitter.chunks():
             reader.take(text, ending)
@@ -50,13 +55,16 @@ class Reader:
             return
         if self._carry:
             text, self._carry = self._carry + self._glue + text, b""
-        elif self._fast(text, ending, 0):
+        elif self.quickly(text, ending):
             return
-        else:
-            short = shortened(text)
-            if short is not None and self._fast(short[0], ending, short[1]):
-                return
         self._slowly(text, ending)
+
+    def quickly(self, text: bytes, ending: Ending) -> bool:
+        """Read a chunk that is as a profiler writes it; False, with nothing taken, for any other."""
+        if self._fast(text, ending, 0):
+            return True
+        short = shortened(text)
+        return short is not None and self._fast(short[0], ending, short[1])
 
     def _fast(self, text: bytes, ending: Ending, shift_us: int) -> bool:
         if ending == CUT:

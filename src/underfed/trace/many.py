@@ -19,6 +19,8 @@ from underfed.trace.source import shown
 _SUFFIXES = (".json", ".json.gz")
 #: Below this many bytes in all, starting processes takes longer than they save.
 _WORTH_PROCESSES = 16 << 20
+#: Each process inflates the whole file, so more of them than this gain nothing on one file.
+MOST_PROCESSES = 6
 
 
 def files_of(paths: Sequence[str]) -> list[Path]:
@@ -69,7 +71,8 @@ def _outcomes(files: Sequence[Path], workers: int | None) -> Iterable[TraceFacts
     number = min(workers or usable, len(files))
     sizes = sum(path.stat().st_size for path in files if path.is_file())
     if number < 2 or (workers is None and sizes < _WORTH_PROCESSES):
-        return [_decoded(_encoded(str(path))) for path in files]
+        each = min(workers or usable, MOST_PROCESSES) if len(files) == 1 else 1
+        return [_decoded(_encoded(str(path), each)) for path in files]
     try:
         with ProcessPoolExecutor(number, mp_context=get_context("spawn")) as pool:
             return [_decoded(line) for line in pool.map(_encoded, map(str, files))]
@@ -79,11 +82,11 @@ def _outcomes(files: Sequence[Path], workers: int | None) -> Iterable[TraceFacts
         ) from None
 
 
-def _encoded(path: str) -> tuple[bytes, str]:
+def _encoded(path: str, processes: int = 1) -> tuple[bytes, str]:
     from underfed.trace import trace_facts
 
     try:
-        return msgspec.msgpack.encode(trace_facts(path)), ""
+        return msgspec.msgpack.encode(trace_facts(path, processes=processes)), ""
     except UnderfedError as error:
         return b"", str(error)
 

@@ -11,8 +11,9 @@ from isal import isal_zlib
 from underfed.errors import UsageError
 from underfed.trace.sniff import refuse_by_magic
 
-_READ = 1 << 20
-_INFLATE = 4 << 20
+#: Sizes that stay in a core's cache.
+_READ = 64 << 10
+_BLOCK = 256 << 10
 _GZIP = b"\x1f\x8b"
 _DAMAGE: tuple[type[BaseException], ...] = (isal_zlib.error, ValueError, OverflowError)  # type: ignore[assignment]
 
@@ -28,30 +29,39 @@ class Source:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.limits: list[str] = []
+        self._seekable: BinaryIO | None = None
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield blocks of at most 4 MiB; raise UsageError where the file cannot be read or is another format."""
+        """Yield blocks of at most 256 KiB; raise UsageError where the file cannot be read or is another format."""
         try:
             with self.path.open("rb") as file:
-                first = file.read(_READ)
+                first = file.read(_BLOCK)
                 if not first:
                     raise UsageError(f"{shown(self.path)} is empty: export the trace again")
                 if first[:2] == _GZIP:
                     yield from self._inflate(file, first)
                     return
                 refuse_by_magic(first, shown(self.path))
+                self._seekable = file
                 while first:
                     yield first
-                    first = file.read(_INFLATE)
+                    first = file.read(_BLOCK)
         except OSError as error:
             raise UsageError(f"cannot read {shown(self.path)}: {error.strerror or error}") from None
+
+    def skip(self, count: int) -> bool:
+        """Leave out the next `count` bytes without reading them; False, with nothing done, where that cannot be."""
+        if self._seekable is None:
+            return False
+        self._seekable.seek(count, 1)
+        return True
 
     def _inflate(self, file: BinaryIO, data: bytes) -> Iterator[bytes]:
         member = isal_zlib.decompressobj(wbits=31)
         begun = False
         while True:
             try:
-                out = member.decompress(data, _INFLATE)
+                out = member.decompress(data, _BLOCK)
             except _DAMAGE:
                 if not begun:
                     raise UsageError(f"{shown(self.path)} is a damaged gzip file: copy or export it again") from None
