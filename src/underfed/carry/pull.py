@@ -1,0 +1,318 @@
+"""`pull`: bring result folders home over a link that drops, and say whether the far side may be let go."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from underfed.carry.far import Address, FarError, Session
+from underfed.carry.far_script import contact_script, walk_script
+from underfed.carry.links import dead_links
+from underfed.carry.listing import Listing
+from underfed.carry.local import take_lock
+from underfed.carry.manifest import safe_relative
+from underfed.carry.names import INCOMING, plural, shown, size_text
+from underfed.carry.store import BusyError
+from underfed.carry.unit import Base, UnitPull
+from underfed.carry.unit_outcome import PullOptions, UnitOutcome
+from underfed.errors import UnderfedError, UsageError
+
+_TRIES = 3
+_LOCK_PATIENCE = 10.0
+
+
+@dataclass
+class Contact:
+    """What the first session learnt: tools on the far side, and what lies directly in the folder."""
+
+    tools: frozenset[str]
+    folders: list[str]
+    loose: list[str]
+    strange: list[str]
+
+
+@dataclass
+class Pull:
+    """The outcome of a whole pull."""
+
+    address: Address
+    destination: str
+    units: list[UnitOutcome] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    empty: bool = False
+    stopped: bool = False
+
+    @property
+    def verified(self) -> bool:
+        """Whether everything there is proven here."""
+        return not self.reasons and all(unit.verified for unit in self.units)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all is verified or nothing was there, 2 if it stopped before anything came, else 1."""
+        if self.empty or self.verified:
+            return 0
+        return 2 if self.stopped and not any(unit.states for unit in self.units) else 1
+
+    def release(self) -> str:
+        """Return the last line."""
+        if self.empty:
+            return "safe to release: no (nothing was there)"
+        if self.verified:
+            files = sum(len(unit.states) for unit in self.units)
+            return f"safe to release: yes (all {plural(files, 'file')} read back here and equal to those there)"
+        bad = [unit for unit in self.units if not unit.verified]
+        reasons = (
+            [f"{plural(len(bad), 'folder')} not verified: {', '.join(shown(u.name) for u in bad[:5])}"] if bad else []
+        )
+        return f"safe to release: no ({'; '.join([*self.reasons, *reasons])})"
+
+    def summary(self) -> list[str]:
+        """Return the last lines."""
+        if self.empty:
+            return [f"{shown(self.address.host)}:{shown(self.address.path)} is empty", self.release()]
+        good = [unit for unit in self.units if unit.verified]
+        return [
+            f"{plural(len(good), 'folder')} verified, {len(self.units) - len(good)} not; "
+            f"{plural(sum(u.count('verified') for u in self.units), 'file')} verified, "
+            f"{size_text(sum(u.fetched_bytes for u in self.units))} fetched now",
+            self.release(),
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the whole as one JSON object."""
+        return {
+            "schema": "underfed.pull/1",
+            "source": f"{shown(self.address.host)}:{shown(self.address.path)}",
+            "destination": shown(self.destination),
+            "exit_code": self.exit_code,
+            "empty": self.empty,
+            "safe_to_release": self.verified and not self.empty,
+            "release": self.release(),
+            "reasons": self.reasons,
+            "folders": [unit.as_json() for unit in self.units],
+        }
+
+
+class Watcher:
+    """Hears how a pull goes; this one says nothing."""
+
+    def expect(self, folders: int) -> None:
+        """So many folders will be looked at."""
+
+    def planned(self, count: int) -> None:
+        """So many more bytes are to come."""
+
+    def moved(self, count: int) -> None:
+        """So many more bytes came."""
+
+    def retry(self, name: str, why: str, seconds: float) -> None:
+        """A link dropped and is tried again after a pause."""
+
+    def done(self, unit: UnitOutcome) -> None:
+        """A folder is done."""
+
+
+def pull(address: Address, root: Path, options: PullOptions, watcher: Watcher) -> Pull:
+    """Bring everything in a far folder into `root` and prove it.
+
+    Raises UsageError when it cannot start: unreachable, host key, login, wrong path, or no writable destination.
+    """
+    contact = _first_contact(address, options, watcher)
+    result = Pull(address, str(root))
+    if not (contact.folders or contact.loose):
+        result.empty = True
+        return result
+    with _destination(root, check=options.check) as (staging, lock):
+        tools = contact.tools
+        base = Base(
+            address,
+            root,
+            staging,
+            lock,
+            options,
+            "python" in tools,
+            "rsync" in tools,
+            "tar" in tools,
+            watcher.planned,
+            watcher.moved,
+        )
+        jobs = [UnitPull(base, name, [name]) for name in contact.folders]
+        jobs += [UnitPull(base, "(loose files)", contact.loose)] if contact.loose else []
+        watcher.expect(len(jobs))
+        clock = _Clock(options.retry_for)
+        with ThreadPoolExecutor(max(1, options.workers)) as pool:
+            for unit in pool.map(lambda job: _persist(job, clock, result, watcher), jobs):
+                result.units.append(unit)
+        result.reasons += [f"a name there is no name here: {shown(name)}" for name in contact.strange]
+        _dead(root, jobs)
+        if result.verified:
+            result.reasons += _changed_meanwhile(base, jobs, contact, options)
+    return result
+
+
+class _Clock:
+    """When something last came home; shared by all folders."""
+
+    def __init__(self, retry_for: float) -> None:
+        self.retry_for = retry_for
+        self._last = time.monotonic()
+        self._lock = threading.Lock()
+
+    def progress(self) -> None:
+        with self._lock:
+            self._last = time.monotonic()
+
+    def expired(self) -> bool:
+        with self._lock:
+            return time.monotonic() - self._last > self.retry_for
+
+
+def _persist(job: UnitPull, clock: _Clock, result: Pull, watcher: Watcher) -> UnitOutcome:
+    """Try one folder until it is done, nothing more comes, or the error is one that stays."""
+    seen, pause = job.signature(), 1.0
+    while True:
+        if result.stopped:
+            job.outcome.failure = "not reached"
+            break
+        try:
+            job.attempt()
+            clock.progress()
+            job.outcome.failure = None
+            break
+        except FarError as error:
+            job.outcome.failure = str(error)
+            if not error.transient:
+                result.stopped = True
+                break
+            now = job.signature()
+            if now > seen:
+                clock.progress()
+                seen, pause = now, 1.0
+            if clock.expired():
+                break
+            watcher.retry(job.outcome.name, str(error), pause)
+            time.sleep(pause)
+            pause = min(30.0, pause * 2)
+        except UnderfedError as error:
+            job.outcome.failure = str(error)
+            result.stopped = True
+            break
+    watcher.done(job.outcome)
+    return job.outcome
+
+
+def _first_contact(address: Address, options: PullOptions, watcher: Watcher) -> Contact:
+    for attempt in range(_TRIES):
+        try:
+            return _contact(address, options.silence)
+        except FarError as error:  # noqa: PERF203 (three rounds)
+            if not error.transient or attempt == _TRIES - 1:
+                raise UsageError(f"pull: {error.trouble}: {error}") from error
+            watcher.retry(address.host, str(error), 2.0**attempt)
+            time.sleep(2.0**attempt)
+    raise AssertionError
+
+
+def _contact(address: Address, silence: float) -> Contact:
+    tools: set[str] = set()
+    folders: list[str] = []
+    loose: list[str] = []
+    strange: list[str] = []
+    where = f"{shown(address.host)}:{shown(address.path)}"
+    with Session(address, lambda nonce: contact_script(address.path, nonce), silence) as session:
+        for record in session.records():
+            if record.kind == "a":
+                tools.add(record.extra)
+            elif record.kind == "x":
+                why = {
+                    "missing": f"{where}: no such folder there, or it may not be reached; check the path",
+                    "notdir": f"{where}: is not a folder; give the folder that holds it",
+                    "denied": f"{where}: may not be read by this user; check its rights",
+                }.get(record.extra, f"{where}: {shown(record.extra)}")
+                raise FarError("path", why)
+            elif not safe_relative(record.path) or "/" in record.path:
+                strange.append(record.path)
+            elif record.path != INCOMING:
+                (folders if record.kind == "d" else loose).append(record.path)
+    return Contact(frozenset(tools), sorted(folders), sorted(loose), strange)
+
+
+@contextlib.contextmanager
+def _destination(root: Path, *, check: bool) -> Iterator[tuple[Path, int]]:
+    """Make and lock the staging folder; gone again when it is empty. Nothing is made for a check."""
+    staging = root / INCOMING
+    if check:
+        yield staging, -1
+        return
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        staging.mkdir(exist_ok=True)
+        lock = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(f"pull: {shown(root)}: cannot be written: {error.strerror}; name another DST") from error
+    try:
+        deadline = time.monotonic() + _LOCK_PATIENCE  # what a killed pull left running ends by itself
+        while True:
+            try:
+                take_lock(lock, root)
+                break
+            except BusyError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+        yield staging, lock
+        _sweep_empty(staging)
+    finally:
+        os.close(lock)
+
+
+def _sweep_empty(staging: Path) -> None:
+    for at, _, _ in os.walk(staging, topdown=False):
+        with contextlib.suppress(OSError):
+            Path(at).rmdir()
+
+
+def _dead(root: Path, jobs: list[UnitPull]) -> None:
+    for job in jobs:
+        if job.listing:
+            for path in dead_links(root, list(job.listing.links)):
+                job.outcome.wrong.setdefault(path, f"dead link to {shown(job.listing.links[path])}")
+
+
+def _changed_meanwhile(base: Base, jobs: list[UnitPull], contact: Contact, options: PullOptions) -> list[str]:
+    """Look at the far side once more: what changed since its files were listed is not what was proven."""
+    try:
+        now = _contact(base.address, options.silence)
+        names = now.folders + now.loose
+        later = Listing(names)
+        if base.python and names:
+
+            def script(nonce: str) -> str:
+                return walk_script(base.address.path, nonce, names, hashes=False, skip=0, trust=True, python=True)
+
+            with Session(base.address, script, options.silence) as session:
+                for record in session.records():
+                    later.add(record)
+    except FarError as error:
+        return [f"whether something changed there meanwhile could not be seen: {error}"]
+    new = sorted(set(names) - set(contact.folders + contact.loose))
+    reasons = [f"new there since the start: {shown(name)}" for name in new]
+    if base.python:
+        before: dict[str, Any] = {}
+        for job in jobs:
+            before.update(job.listing.state() if job.listing else {})
+        state = later.state()
+        changed = sorted(path for path in before.keys() | state.keys() if before.get(path) != state.get(path))
+        changed = [path for path in changed if path.split("/")[0] not in new]
+        reasons += (
+            [f"changed there meanwhile: {plural(len(changed), 'file')}, such as {shown(changed[0])}"] if changed else []
+        )
+    return reasons
