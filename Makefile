@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test test-all check clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt requirements-test.txt
 	$(PYTHON) -m venv $(VENV)
@@ -21,7 +21,11 @@ check: $(VENV)/.tested
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The long forms (`slow`) run with `make test-all`; CI runs their short forms.
 test: check
+	$(BIN)/python -m pytest -q -m "not slow"
+
+test-all: check
 	$(BIN)/python -m pytest -q
 
 clean:
