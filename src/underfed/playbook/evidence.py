@@ -164,6 +164,10 @@ class Evidence:
         """The step without one wait, in ms: what binds next when it is gone."""
         return max(self.step_ms - self.wait_ms.get(without, 0.0), 0.001)
 
+    def bound_of_device_code(self) -> Bound:
+        """What slow code inside forward, backward or the optimizer holds up: launches on a GPU, else computing."""
+        return "host" if self.on_gpu else "compute"
+
     def at_place(self, where: str) -> float:
         """All time on the training thread at one line, whatever it was: its waits, copies and own work."""
         return sum(spot.ms for spot in self.spots if spot.where == where)

@@ -39,13 +39,14 @@ class Rule:
         evidence: list[Observation] | None = None,
         helps_now: bool = True,
         note: str | None = None,
+        bound: Bound | None = None,
     ) -> Finding:
-        """Make a finding of this rule."""
+        """Make a finding of this rule; `bound` only where the run, not the rule, says what it holds up."""
         return Finding(
             rule=self.id,
             name=self.name,
             stage=self.stage,
-            bound=self.bound,
+            bound=bound or self.bound,
             numerics=self.numerics,
             summary=summary,
             gain=gain,

@@ -115,6 +115,7 @@ class Facts(Line, tag="facts", frozen=True, kw_only=True):
     capability: list[int] | None = None
     distributed: bool | None = None
     backend: str | None = None
+    anomaly_at: str | None = None
     checkpointing: bool | None = None
     checkpointing_at: str | None = None
     optimizers: list[dict[str, Any]] | None = None

@@ -18,6 +18,12 @@ def _parse(options):
     return found
 
 
+def _is_child():
+    """Tell whether multiprocessing started this process: a loader's worker, which says so with its first fetch."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None
+
+
 def _at_exit():
     from . import core, facts, sampler
 
@@ -44,7 +50,8 @@ def install(folder, options=""):
     core.start(folder, _parse(options))
     core.S.on_boundary.append(sampler.stop_at_limit)
     optim.on_optimizer = facts.note_optimizer
-    core.header()
+    if not _is_child():
+        core.header()
     parts = [("optim", lambda: optim.install(torch)), ("loader", loader.install), ("collect", collect.install)]
     if torch.version.cuda or torch.version.hip:
         parts.append(("tensors", lambda: tensors.install(torch)))

@@ -40,6 +40,7 @@ class State:
         self.copies = {}
         self.io_fd = None
         self.checkpointing = None
+        self.anomaly_at = None
         self.on_boundary = []
         self.header_written = False
 

@@ -84,6 +84,7 @@ def collect():
         "backend": torch.distributed.get_backend()
         if torch.distributed.is_available() and torch.distributed.is_initialized()
         else None,
+        "anomaly_at": S.anomaly_at,
         "checkpointing": S.checkpointing is not None,
         "checkpointing_at": S.checkpointing,
         "optimizers": list(_optimizers.values()),

@@ -3,6 +3,7 @@
 import functools
 import os
 import resource
+import sys
 from threading import get_ident
 from time import perf_counter_ns, thread_time_ns
 
@@ -13,6 +14,7 @@ from .sampler import ensure
 
 _made_at = {}
 _described = set()
+_first_made = {}
 _MOST_LOADERS = 1000
 
 
@@ -53,6 +55,15 @@ def _describe(loader, make_ns):
     )
 
 
+def _place_of(loader):
+    """Where the user's code makes a loader; one that a library makes anew for the same dataset keeps its place."""
+    key = id(getattr(loader, "dataset", None))
+    direct = frames.is_user(sys._getframe(2).f_code.co_filename)
+    if direct or key not in _first_made:
+        _first_made[key] = frames.user_place(3)
+    return _first_made[key]
+
+
 def _remember_place(original):
     @functools.wraps(original)
     def __init__(self, *args, **kwargs):
@@ -60,7 +71,8 @@ def _remember_place(original):
         try:
             if len(_made_at) > _MOST_LOADERS:
                 _made_at.clear()
-            _made_at[id(self)] = frames.user_place()
+                _first_made.clear()
+            _made_at[id(self)] = _place_of(self)
             _described.discard(id(self))
         except Exception as error:
             fault("loader", error)

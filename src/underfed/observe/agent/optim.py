@@ -5,6 +5,7 @@ import sys
 from threading import get_ident
 from time import perf_counter_ns
 
+from . import frames
 from .clock import BACKWARD, CLOCK, MID, OPTIMIZER
 from .core import BY_BACKWARD, BY_OPTIMIZER, S, boundary, fault, optimizer_stepped
 from .sampler import ensure
@@ -60,10 +61,25 @@ def _timed_backward(original):
     return backward
 
 
+def _remember_anomaly(original):
+    @functools.wraps(original)
+    def __init__(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        try:
+            if S.anomaly_at is None:
+                S.anomaly_at = frames.user_place()
+        except Exception as error:
+            fault("anomaly", error)
+
+    return __init__
+
+
 def install(torch):
     """Hook all optimizers and `torch.autograd.backward` (which `Tensor.backward` calls)."""
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     register_optimizer_step_pre_hook(_before)
     register_optimizer_step_post_hook(_after)
+    for switch in (torch.autograd.set_detect_anomaly, torch.autograd.detect_anomaly):
+        switch.__init__ = _remember_anomaly(switch.__init__)
     torch.autograd.backward = _timed_backward(torch.autograd.backward)

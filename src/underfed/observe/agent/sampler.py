@@ -37,6 +37,8 @@ _FUNCTIONAL = (
     "/torch/amp/",
     "/torch/autocast",
 )
+#: Functions of the user's own that write checkpoints, by the names that people give them.
+_SAVES = ("save_", "_save", "checkpoint", "write_checkpoint", "store_checkpoint")
 _CHECKPOINTING = "/torch/utils/checkpoint.py"
 _KNOWN = (
     ("/torch/serialization.py", "checkpoint"),
@@ -48,7 +50,7 @@ _KNOWN = (
     ("/mlflow/", "logging"),
     ("/tqdm/", "progress"),
     ("/matplotlib/", "plotting"),
-    ("/torch/_inductor/", "compile"),
+    ("/torch/_inductor/compile_fx.py", "compile"),
     ("/torch/_dynamo/convert_frame.py", "compile"),
 )
 _INPUT_NAME = ("get_", "next_", "load_", "fetch_", "read_", "make_", "sample_", "build_", "prepare_", "iter_")
@@ -105,8 +107,11 @@ def classify(frame):
     while frame is not None:
         code = frame.f_code
         name = code.co_filename
-        if user is None and frames.is_user(name):
-            user = frame
+        if frames.is_user(name):
+            if user is None:
+                user = frame
+            if known is None and code is not S.step_code and code.co_name.lower().startswith(_SAVES):
+                known = "checkpoint"
         if name.endswith(_FORWARD):
             forward = True
         elif name.endswith(_CHECKPOINTING):

@@ -23,6 +23,7 @@ Not to be confused with
 
 from __future__ import annotations
 
+from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Finding, Fix, Observation
 from underfed.playbook.evidence import Evidence
 from underfed.playbook.gains import gain_without
@@ -34,9 +35,7 @@ def check(evidence: Evidence) -> Finding | None:
     spots = [spot for spot in evidence.spots if spot.kind == "compile"]
     cost = sum(spot.ms for spot in spots)
     count = evidence.recompiles or 0.0
-    if cost < 0.05 * evidence.step_ms and count < 2:
-        return None
-    if cost <= 0:
+    if count < 1 or cost <= 0 or cost < T.worth * evidence.step_ms:
         return None
     worst = max(spots, key=lambda spot: spot.ms)
     dynamo = evidence.torch.get("dynamo") or {}

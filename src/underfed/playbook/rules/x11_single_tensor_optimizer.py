@@ -57,6 +57,7 @@ def check(evidence: Evidence) -> Finding | None:
             Observation(source="agent", text="optimizer.step()", value=round(cost, 3), unit="ms/step"),
             Observation(source="agent", text="tensors", value=float(loops[0]["tensors"]), unit="tensors"),
         ],
+        bound=evidence.bound_of_device_code(),
         fix=Fix(text="use the fused form of the optimizer", code=f"torch.optim.{name}(..., fused=True)")
         if loops[0].get("torch_own")
         else Fix(text="update lists of tensors with torch._foreach_* operations"),
