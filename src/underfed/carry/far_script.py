@@ -136,7 +136,7 @@ cd "$root" 2>/dev/null || {{ rec x '' '' '' '' denied; rec e; exit 0; }}
 
 _FIND_PYTHON = r"""
 py=
-for p in python3 python python3.13 python3.12 python3.11 python3.10 python3.9 /usr/bin/python3; do
+for p in python3 python python3.13 python3.12 python3.11 python3.10 python3.9; do
     if [ "$(command "$p" -c 'import sys; print(sys.version_info >= (3, 4))' 2>/dev/null </dev/null)" = True ]; then
         py=$p; break
     fi

@@ -152,7 +152,7 @@ def pull(address: Address, root: Path, options: PullOptions, watcher: Watcher) -
             for unit in pool.map(lambda job: _persist(job, clock, result, watcher), jobs):
                 result.units.append(unit)
         result.reasons += [f"a name there is no name here: {shown(name)}" for name in contact.strange]
-        _dead(root, jobs)
+        result.reasons += _dead(root, jobs)
         if result.verified:
             result.reasons += _changed_meanwhile(base, jobs, contact, options)
     return result
@@ -280,11 +280,15 @@ def _sweep_empty(staging: Path) -> None:
             Path(at).rmdir()
 
 
-def _dead(root: Path, jobs: list[UnitPull]) -> None:
+def _dead(root: Path, jobs: list[UnitPull]) -> list[str]:
+    """Look at the links when all folders are here, since one may lead into another folder."""
+    reasons = []
     for job in jobs:
-        if job.listing:
-            for path in dead_links(root, list(job.listing.links)):
-                job.outcome.wrong.setdefault(path, f"dead link to {shown(job.listing.links[path])}")
+        links = job.listing.links if job.listing else {}
+        for path in dead_links(root, list(links)):
+            job.outcome.wrong.setdefault(path, f"dead link to {shown(links[path])}")
+            reasons.append(f"dead link {shown(path)} to {shown(links[path])}")
+    return reasons
 
 
 def _changed_meanwhile(base: Base, jobs: list[UnitPull], contact: Contact, options: PullOptions) -> list[str]:

@@ -16,8 +16,8 @@ from underfed.trace.source import Source
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CUT = re.compile(rb"\}\s*,\s*(?=\{)")
 _HEAD_MOST = 64 << 20
-#: About how much text is decoded at a time. Text and decoded events of about this size stay in a core's cache: at 4 MiB the
-#: same work takes half as long again.
+#: About how much text is decoded at a time. Text and decoded events of about this size stay in a core's cache: at
+#: 4 MiB the same work takes half as long again.
 CHUNK = 512 << 10
 #: A single event longer than this is given up.
 EVENT_MOST = 32 << 20

@@ -1,0 +1,123 @@
+"""stale: what is a stamp, how old it is, and where the script it replaces falls short."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def stale(*words: object) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "underfed", "stale", *map(str, words)], capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def facts(*words: object) -> list[dict]:
+    return json.loads(stale(*words, "--json").stdout)["facts"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Stopped boxes are released after 15 days (verified 2026-01).",
+        "VERIFIED: 2026-01",
+        "**Verified** 2026-01",
+        "- fact: a\n  verified: 2026-01\n",
+        'verified = "2026-01"',
+        '{"verified": "2026-01"}',
+        "x = 3  # verified on 2026-01",
+        "| price | 3 | verified 2026-01 |",
+        'Fact(value=3, verified="2026-01")',
+    ],
+)
+def test_stamps_are_found(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.md").write_text(text)
+    assert [fact["verified"] for fact in facts(tmp_path, "--today", "2026-02")] == ["2026-01"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "unverified 2026-01",
+        "verified by hand; released 2026-01",
+        "verified-boot 2026-01",
+        "reverified 2026-01",
+        "2026-01",
+    ],
+)
+def test_what_is_no_stamp(tmp_path: Path, text: str) -> None:
+    """The script takes any date on a line that says `verified`."""
+    (tmp_path / "a.md").write_text(text)
+    done = stale(tmp_path)
+    assert done.returncode == 1 and "no stamps found" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("stamp", "today", "code"),
+    [
+        ("2026-01", "2026-07", 0),  # exactly the limit is fresh
+        ("2026-01", "2026-08", 1),
+        ("2026-01-31", "2026-07-31", 0),
+        ("2026-01-30", "2026-07-31", 1),
+        ("2025-12", "2026-01", 0),  # over the turn of the year
+        ("2026-02", "2026-01", 1),  # future
+        ("2026-01-02", "2026-01-01", 1),
+        ("2026-01-31", "2026-01", 0),
+        ("2026-13", "2026-12", 1),
+        ("2026-02-30", "2026-03", 1),
+        ("2026-1", "2026-03", 1),
+    ],
+)
+def test_age(tmp_path: Path, stamp: str, today: str, code: int) -> None:
+    (tmp_path / "a.md").write_text(f"a fact, verified {stamp}\n")
+    assert stale(tmp_path, "--today", today).returncode == code
+
+
+def test_classes_limits_and_several_dates_on_a_line(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.underfed.stale]\nmax-age = 4\n[tool.underfed.stale.classes]\nfirmware = 2\nlaw = 'never'\n"
+    )
+    (tmp_path / "a.md").write_text(
+        "H200 costs 3 (released 2024-11), verified 2026-01 (price); SMs 132, verified 2020-01 (hardware)\n"
+        "verified 2026-01 (firmware)\nverified 2000-01 (law)\nverified 2025-11\n"
+    )
+    found = {(f["class"], f["verdict"]) for f in facts(tmp_path / "a.md", "--today", "2026-03")}
+    assert found == {
+        ("price", "stale"),
+        ("hardware", "fresh"),
+        ("firmware", "fresh"),
+        ("law", "fresh"),
+        (None, "fresh"),
+    }
+    assert "stale" in {f["verdict"] for f in facts(tmp_path / "a.md", "--today", "2026-03", "--max-age", "3")}
+
+
+def test_text_names_place_fact_and_age(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("# top\n- id: auto-release\n  value: 15 days\n  verified: 2025-01\n")
+    done = stale(tmp_path, "--today", "2026-01")
+    assert f"{tmp_path}/a.yaml:4: verified 2025-01: 12 months old (limit 6): auto-release" in done.stdout
+    done = stale(tmp_path, "--today", "2026-01", "--format", "github")
+    assert done.stdout.startswith("::warning file=") and ",line=4::" in done.stdout
+
+
+def test_probes_run_on_request_only(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    (tmp_path / "a.yaml").write_text(
+        f"- fact: driver\n  value: 15\n  verified: 2026-01\n  probe: touch {ran}; echo 15\n"
+        "- fact: other\n  value: 15\n  verified: 2026-01\n  probe: echo 16\n"
+    )
+    assert stale(tmp_path, "--today", "2026-01").returncode == 0 and not ran.exists()
+    done = stale(tmp_path, "--today", "2026-01", "--run-probes")
+    assert done.returncode == 1 and ran.exists() and "its probe says 16" in done.stdout and "1 to check" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["nowhere"], ["--today", "2026"], ["--today", "2026-13"], ["--max-age", "-1"]])
+def test_usage(tmp_path: Path, words: list[str]) -> None:
+    done = stale(*(words if words == ["nowhere"] else [tmp_path, *words]))
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
