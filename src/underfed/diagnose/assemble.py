@@ -12,6 +12,10 @@ from underfed.diagnosis import Diagnosis, Finding, Subject, Verdict
 from underfed.playbook.evidence import Evidence
 from underfed.playbook.registry import RULES
 
+_HIDDEN_COLLECTIVES = (
+    "several ranks exchange gradients inside the backward pass, "
+    "and on a CPU-only run that is not told apart from computing"
+)
 _STAGES = ("box", "dataloader", "free", "precision", "kernels", "memory", "comms")
 
 
@@ -66,6 +70,8 @@ def _set_aside(finding: Finding, note: str) -> Finding:
 def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Diagnosis:
     """Decide the bound, ask the rules, and put the answer into words."""
     decided: Split = split(evidence.step, steps=evidence.steps, steady=steady, on_gpu=evidence.on_gpu)
+    if decided.bound == "compute" and not evidence.on_gpu and evidence.torch.get("distributed"):
+        decided = Split("unknown", None, "low", _HIDDEN_COLLECTIVES)
     evidence = replace(evidence, bound=decided.bound)
     findings = ranked(findings_of(evidence), evidence)
     cause = next((finding for finding in findings if finding.helps_now and finding.bound == decided.bound), None)
