@@ -137,11 +137,18 @@ def _during(facts: list[r.Facts]) -> r.Facts | None:
 
 
 def _recompiles(facts: list[r.Facts], warmup: int) -> float | None:
+    """Graphs compiled after the warm-up, the counter at its end interpolated; None where nothing was compiled."""
     counted = [(line.step, line.dynamo.get("unique_graphs", 0)) for line in facts if line.dynamo]
     if not counted:
         return None
-    since = [count for step, count in counted if step >= warmup]
-    return float(since[-1] - since[0]) if len(since) > 1 else 0.0
+    before = [point for point in counted if point[0] <= warmup]
+    after = [point for point in counted if point[0] > warmup]
+    if not after:
+        return 0.0
+    first = after[0]
+    last = before[-1] if before else (0, 0)
+    share = (warmup - last[0]) / (first[0] - last[0])
+    return float(counted[-1][1] - (last[1] + share * (first[1] - last[1])))
 
 
 def diagnose(recording: Recording, read_trace: TraceReader | None = None) -> Diagnosis:

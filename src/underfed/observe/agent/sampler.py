@@ -38,7 +38,7 @@ _FUNCTIONAL = (
     "/torch/autocast",
 )
 #: Functions of the user's own that write checkpoints, by the names that people give them.
-_SAVES = ("save_", "_save", "checkpoint", "write_checkpoint", "store_checkpoint")
+_SAVES = ("save", "checkpoint", "write_checkpoint", "store_checkpoint")
 _CHECKPOINTING = "/torch/utils/checkpoint.py"
 _KNOWN = (
     ("/torch/serialization.py", "checkpoint"),
@@ -110,7 +110,7 @@ def classify(frame):
         if frames.is_user(name):
             if user is None:
                 user = frame
-            if known is None and code is not S.step_code and code.co_name.lower().startswith(_SAVES):
+            if known is None and code is not S.step_code and code.co_name.lower().lstrip("_").startswith(_SAVES):
                 known = "checkpoint"
         if name.endswith(_FORWARD):
             forward = True
