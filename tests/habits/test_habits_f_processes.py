@@ -140,18 +140,24 @@ def test_habit_50_children_that_are_not_python(room):
 
 
 RANKS = """
-import os, sys, torch, torch.distributed as dist
-dist.init_process_group('gloo')
-rank, attempt = dist.get_rank(), int(os.environ.get('TORCHELASTIC_RESTART_COUNT', 0))
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+import os, sys, time, torch, torch.distributed as dist
+rank, attempt = int(os.environ['RANK']), int(os.environ.get('TORCHELASTIC_RESTART_COUNT', 0))
+fails = attempt < int(sys.argv[1])
+model = torch.nn.Linear(4, 4)
+if not fails:  # no collectives in an attempt that dies: gloo's own ending then decides the status, with or without us
+    dist.init_process_group('gloo')
+    model = torch.nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(20):
     optimizer.zero_grad()
     model(torch.ones(2, 4)).sum().backward()
     optimizer.step()
-if rank == 1 and attempt < int(sys.argv[1]):
-    os._exit(13)
+if fails:
+    time.sleep(1)
+    os._exit(13) if rank == 1 else time.sleep(60)
 dist.barrier()
+time.sleep(1)
+dist.destroy_process_group()
 """
 
 
