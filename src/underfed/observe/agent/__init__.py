@@ -11,7 +11,7 @@ import sys
 
 def _parse(options):
     found = {}
-    for part in (options or "").split(";"):
+    for part in (options or "").split(","):
         name, _, value = part.partition("=")
         if name:
             found[name] = value

@@ -6,7 +6,7 @@ from threading import get_ident
 from time import perf_counter_ns
 
 from . import frames
-from .clock import BACKWARD, CLOCK, MID, OPTIMIZER
+from .clock import BACKWARD, CLOCK, LOOP, MID, OPTIMIZER
 from .core import BY_BACKWARD, BY_OPTIMIZER, S, boundary, fault, optimizer_stepped
 from .sampler import ensure
 
@@ -24,6 +24,9 @@ def _before(optimizer, args, kwargs):
             if id(optimizer) not in _noted:
                 _noted.add(id(optimizer))
                 on_optimizer(optimizer)
+            if _open:  # the step before this one raised, and nothing closed it
+                CLOCK.leave(OPTIMIZER, _open[0])
+                _open.clear()
             _open.append(CLOCK.enter(OPTIMIZER))
     except Exception as error:
         fault("optimizer", error)
@@ -53,7 +56,8 @@ def _timed_backward(original):
         finally:
             CLOCK.leave(BACKWARD, token)
             CLOCK.section = MID
-            if S.kind != BY_OPTIMIZER and token[0] != BACKWARD:
+            # A closure's backward is inside its optimizer's step, which will close the step itself.
+            if S.kind != BY_OPTIMIZER and token[0] == LOOP:
                 S.kind = BY_BACKWARD
                 ensure()
                 boundary(BY_BACKWARD, perf_counter_ns())

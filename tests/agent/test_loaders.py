@@ -1,0 +1,103 @@
+"""What the agent writes of loaders: their set-up, each fetch, and who waited."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Run
+
+from underfed.recording import records as r
+
+pytestmark = pytest.mark.torch
+
+TRAIN = """
+import time
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+class Slow(Dataset):
+    def __len__(self): return 48
+    def __getitem__(self, i):
+        {work}
+        return torch.randn(8), i % 4
+def main(workers, context, persistent):
+    net = nn.Linear(8, 4)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    options = dict(multiprocessing_context=context, persistent_workers=persistent)
+    loader = DataLoader(Slow(), batch_size=8, num_workers=workers, **options)
+    for epoch in range({epochs}):
+        for x, y in loader:
+            opt.zero_grad(); nn.functional.cross_entropy(net(x), y).backward(); opt.step()
+if __name__ == '__main__':
+    main({call})
+"""
+SLEEP = "time.sleep(0.003)"
+COMPUTE = "sum(k * k for k in range(40000))"
+
+
+def source(work: str, call: str, epochs: int = 2) -> str:
+    return TRAIN.format(work=work, call=call, epochs=epochs)
+
+
+def fetches(seen) -> list[list[int | None]]:
+    logs = [*seen.recording.processes, *seen.recording.workers]
+    return [row for log in logs for line in log.of(r.Fetches) for row in line.rows]
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_every_fetch_of_every_worker_is_seen(run: Run, context: str, persistent: bool) -> None:
+    seen = run(source(SLEEP, f"2, {context!r}, {persistent}"))
+    assert seen.code == 0, seen.err
+    assert len(fetches(seen)) == 12
+    assert len(seen.rows(r.BY_OPTIMIZER)) in (11, 12)
+    loader = seen.main.of(r.Loader)[0]
+    assert (loader.workers, loader.batch, loader.persistent, loader.context) == (2, 8, persistent, context)
+    assert loader.dataset == "Slow" and loader.length == 6
+    lines = (seen.folder.parent / "a.py").read_text().splitlines()
+    assert "DataLoader(" in lines[int(loader.made_at.rsplit(":", 1)[1]) - 1]
+    assert "__getitem__" in lines[int(loader.item_at.rsplit(":", 1)[1]) - 1]
+
+
+def test_many_short_epochs_with_workers_do_not_hang(run: Run) -> None:
+    seen = run(source("pass", "2, None, False", epochs=25))
+    assert seen.code == 0, seen.err
+    assert len(fetches(seen)) == 25 * 6
+
+
+@pytest.mark.parametrize(("work", "low", "high"), [(SLEEP, 0.0, 0.3), (COMPUTE, 0.5, 1.01)])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_waiting_is_told_from_computing(run: Run, work: str, low: float, high: float, workers: int) -> None:
+    rows = fetches(run(source(work, f"{workers}, None, False")))
+    wall, cpu = sum(row[1] for row in rows), sum(row[2] for row in rows)
+    assert low <= cpu / wall <= high
+    assert all(row[6] <= row[1] for row in rows), "collating is a part of a fetch"
+
+
+def test_an_error_in_a_dataset_reaches_the_program_as_it_is(run: Run) -> None:
+    body = """
+from torch.utils.data import DataLoader, Dataset
+import traceback
+class Bad(Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, i): raise KeyError(f'sample {i}')
+try:
+    list(DataLoader(Bad(), batch_size=2))
+except KeyError as error:
+    stack = traceback.extract_tb(error.__traceback__)
+    frames = [f.name for f in stack if '/observe/agent/' not in f.filename]
+    print(repr(error), frames)
+"""
+    assert run(body).out == run(body, bare=True, name="b").out
+
+
+def test_loaders_can_still_be_inspected_copied_and_pickled(run: Run) -> None:
+    body = """
+import copy, inspect, pickle
+from torch.utils.data import DataLoader, TensorDataset
+loader = DataLoader(TensorDataset(torch.arange(8.)), batch_size=3)
+print(inspect.signature(DataLoader.__init__))
+print(len(list(copy.deepcopy(loader))), len(list(pickle.loads(pickle.dumps(loader)))), sorted(vars(loader)))
+class Sub(DataLoader):
+    def __init__(self, *a, **k): super().__init__(*a, **k); self.mine = 1
+print(len(list(Sub(loader.dataset, batch_size=None))), DataLoader.__iter__.__name__)
+"""
+    assert run(body).out == run(body, bare=True, name="b").out
