@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import multiprocessing
 import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
-import time
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
+
+from underfed.cli import main
 
 UNDERFED = [sys.executable, "-m", "underfed"]
 
@@ -82,40 +85,45 @@ def files_of(folder: Path, skip: tuple[str, ...] = ()) -> dict[str, str]:
     return {path: digest for path, (kind, digest) in tree(folder, skip).items() if kind == "file"}
 
 
-def in_child(words: list[str], env: dict[str, str] | None = None) -> int:
-    """Run a command line of underfed in a forked child (no start-up time) and return its process id."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid:
-        return pid
+# Children are forked from a server without threads: a process that has hashed in several threads
+# cannot be forked (the child would wait for threads that it does not have).
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["underfed.cli.collect", "underfed.cli.pull"])
+
+
+def run_quietly(words: list[str], env: dict[str, str]) -> None:
     code = 99
     try:
         os.setsid()
         quiet = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(quiet, fd)
-        os.environ.update(env or {})
-        from underfed.cli import main
-
+        os.environ.update(env)
         code = main(words)
     finally:
         os._exit(code)
 
 
-def kill_after(pid: int, seconds: float, *, group: bool = False) -> int | None:
+def in_child(words: list[str], env: dict[str, str] | None = None) -> ForkServerProcess:
+    """Run a command line of underfed in a forked child (no start-up time)."""
+    child = SERVER.Process(target=run_quietly, args=(words, env or {}))
+    child.start()
+    return child
+
+
+def kill_after(child: ForkServerProcess, seconds: float) -> int | None:
     """Kill a child after a while; None if it was killed, else the exit code it ended with before."""
-    time.sleep(seconds)
-    done, status = os.waitpid(pid, os.WNOHANG)
-    if done:
-        return os.waitstatus_to_exitcode(status)
-    (os.killpg if group else os.kill)(pid, signal.SIGKILL)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    child.join(seconds)
+    if child.exitcode is None:
+        child.kill()
+    code = wait_for(child)
     return None if code == -signal.SIGKILL else code
 
 
-def wait_for(pid: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def wait_for(child: ForkServerProcess) -> int:
+    child.join()
+    assert child.exitcode is not None
+    return child.exitcode
 
 
 @contextlib.contextmanager
