@@ -9,6 +9,7 @@ import time
 from underfed.carry.names import shown, size_text
 from underfed.carry.pull import Watcher
 from underfed.carry.unit_outcome import UnitOutcome
+from underfed.report.page import say
 
 
 class Terminal(Watcher):
@@ -68,8 +69,7 @@ class Terminal(Watcher):
             self._ended += 1
         if self.lines and (not self.quiet or not unit.verified):
             self._clear()
-            sys.stdout.write("\n".join(unit.line()) + "\n")
-            sys.stdout.flush()
+            say("\n".join(unit.line()))
 
     def _clear(self) -> None:
         if self._bar:

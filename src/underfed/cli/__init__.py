@@ -58,4 +58,17 @@ def entry() -> None:
 
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C before the command starts: no traceback of ours
-    sys.exit(main(sys.argv[1:]))
+    try:
+        code = main(sys.argv[1:])
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:  # of --help and --version: commands write by report.page.say
+        from underfed.report.page import forget_stdout
+
+        if error.filename is not None:
+            raise  # of a file, so a fault of ours: commands say what they cannot open
+        forget_stdout()
+        if not isinstance(error, BrokenPipeError):
+            print(f"underfed: cannot write to stdout: {error.strerror}", file=sys.stderr)
+        code = 128 + 13 if isinstance(error, BrokenPipeError) else 2
+    sys.exit(code)

@@ -18,7 +18,6 @@ def box(*, json: Annotated[bool, Parameter(negative=())] = False) -> int:
     json
         Print one JSON object (schema underfed.box/1) instead of the table.
     """
-    import sys
     import tempfile
     from pathlib import Path
 
@@ -28,9 +27,10 @@ def box(*, json: Annotated[bool, Parameter(negative=())] = False) -> int:
     from underfed.observe.host.box.gather import gather
     from underfed.observe.host.box.records import to_json
     from underfed.observe.host.box.show import text
+    from underfed.report.page import say
 
     temporary = tempfile.gettempdir()
     found = gather({"this folder": Path.cwd(), temporary: Path(temporary)})
     found = replace(found, findings=tuple(advise(found)))
-    sys.stdout.write(to_json(found).decode() if json else text(found))
+    say(to_json(found).decode() if json else text(found))
     return 0

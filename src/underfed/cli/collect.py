@@ -64,6 +64,7 @@ def collect(
     from underfed.carry.runs import read_roster
     from underfed.carry.take import Choice
     from underfed.errors import UsageError
+    from underfed.report.page import say
 
     if all and take:
         raise UsageError("collect: --all and --take exclude each other; give one")
@@ -71,17 +72,17 @@ def collect(
         raise UsageError("collect: --marker is empty; give the name of the file that says a run is finished")
     choice = Choice(tuple(take) if take else None, all, tuple(also or ()), links)
     options = Options(marker, choice, read_roster(expect) if expect else None, force, check)
-    sweep = sweep_up(src, _store(src, dst), options, lambda run: None if json else print("\n".join(run.line())))
+    sweep = sweep_up(src, _store(src, dst), options, lambda run: None if json else say("\n".join(run.line())))
     if json:
-        print(encoder.dumps(sweep.as_json()))
+        say(encoder.dumps(sweep.as_json()))
         return sweep.exit_code
     from underfed.carry.names import shown
 
     for skip in sweep.skipped:
-        print(f"{'FAILED' if skip.wrong else 'skipped':<9} {shown(skip.path)}  {skip.reason}")
+        say(f"{'FAILED' if skip.wrong else 'skipped':<9} {shown(skip.path)}  {skip.reason}")
     for name, reason in sweep.gaps:
-        print(f"MISSING   {shown(name)}  {reason}")
-    print("\n".join(sweep.summary()))
+        say(f"MISSING   {shown(name)}  {reason}")
+    say("\n".join(sweep.summary()))
     return sweep.exit_code
 
 

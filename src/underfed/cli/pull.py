@@ -54,6 +54,7 @@ def pull(
     from underfed.carry.pull import pull as bring
     from underfed.carry.unit_outcome import PullOptions
     from underfed.errors import UsageError
+    from underfed.report.page import say
 
     if not 1 <= workers <= 64:
         raise UsageError(f"pull: --workers {workers}: give a number from 1 to 64")
@@ -68,7 +69,7 @@ def pull(
         print("underfed: pull: interrupted; run the same command again to go on", file=sys.stderr)
         return 1
     if json:
-        print(encoder.dumps(result.as_json()))
+        say(encoder.dumps(result.as_json()))
     else:
-        print("\n".join(result.summary()[-1:] if quiet else result.summary()))
+        say("\n".join(result.summary()[-1:] if quiet else result.summary()))
     return result.exit_code

@@ -85,6 +85,7 @@ def _print(judged: list[Judged], form: str, day: date) -> None:
     import json as encoder
 
     from underfed.carry.names import plural, shown
+    from underfed.report.page import say
 
     bad = [one for one in judged if one.bad]
     none = "no stamps found: wrong path, or the stamps were dropped"
@@ -96,19 +97,19 @@ def _print(judged: list[Judged], form: str, day: date) -> None:
             "bad": len(bad),
             "facts": [one.as_json() for one in judged],
         }
-        print(encoder.dumps(document))
+        say(encoder.dumps(document))
         return
     if form == "github":
         for one in bad:
             level = "warning" if one.verdict == "stale" else "error"
             place = f"file={_escaped(one.stamp.path, ',:')},line={one.stamp.line}"
-            print(f"::{level} {place}::{_escaped(f'{one.message()}: {one.stamp.fact}')}")
+            say(f"::{level} {place}::{_escaped(f'{one.message()}: {one.stamp.fact}')}")
         if not judged:
-            print(f"::error::{none}")
+            say(f"::error::{none}")
         return
     for one in bad:
-        print(f"{shown(one.stamp.path)}:{one.stamp.line}: {one.message()}: {shown(one.stamp.fact)}")
-    print(f"{plural(len(judged), 'stamp')}, {len(bad)} to check" if judged else none)
+        say(f"{shown(one.stamp.path)}:{one.stamp.line}: {one.message()}: {shown(one.stamp.fact)}")
+    say(f"{plural(len(judged), 'stamp')}, {len(bad)} to check" if judged else none)
 
 
 def _escaped(text: str, more: str = "") -> str:

@@ -105,16 +105,24 @@ class Feed:
         """Time a step for which `workers` workers keep the loop waiting in all, were the loop itself free."""
         work = self.work if compute is None else compute
         parallel = self.fetches * work / max(workers, 1)
-        if self.waiting or self.cpus is None:
+        if self.cpus is None:
             return parallel
         return max(parallel, self.fetches * self.compute / max(self.cpus, 0.5))
 
     def shared_cpus(self, on_gpu: bool) -> float:
         """Floor under a step that comes from loop and loader sharing the same CPUs."""
-        if self.cpus is None or self.waiting:
+        if self.cpus is None:
             return 0.0
         loop = self.rest if not on_gpu else 0.0
         return (self.fetches * self.compute + loop) / self.cpus
+
+    def displaced(self, on_gpu: bool) -> float:
+        """Step at the worst that sharing costs where the loop computes on the CPUs: an operator's threads wait for the
+        one whose CPU a worker has taken, so a fetch's CPU time counts in full unless CPUs are left over.
+        """
+        if self.cpus is None or on_gpu:
+            return 0.0
+        return self.rest + self.fetches * self.compute / max(self.cpus - 1.0, 1.0)
 
 
 def feed(evidence: Evidence) -> Feed | None:

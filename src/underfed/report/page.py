@@ -60,12 +60,17 @@ def say(text: str) -> None:
         sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is left in the buffer must not fail once more when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_stdout()
         raise SystemExit(128 + 13) from None
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_stdout()
         raise UsageError(f"cannot write to stdout: {error.strerror}; free some space or send it elsewhere") from None
+
+
+def forget_stdout() -> None:
+    """Send stdout nowhere, so that what is left in its buffer does not fail once more when the interpreter ends."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def paragraph(text: str, style: str = "", *, first: str = "", rest: str = "", most: int | None = None) -> list[Line]:

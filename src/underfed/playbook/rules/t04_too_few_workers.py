@@ -47,7 +47,8 @@ def check(evidence: Evidence) -> Finding | None:
     best = max(model.rest, 0.8 * model.shared_cpus(evidence.on_gpu), 0.7 * model.supply(wanted))
     likely = max(model.rest, model.supply(wanted), model.shared_cpus(evidence.on_gpu))
     slack = 1.0 if model.waiting else 1.25
-    gain = gain_between(evidence, 0.9 * best, (likely, slack * likely + 0.05 * (evidence.step_ms - likely)))
+    slow = max(slack * likely + 0.05 * (evidence.step_ms - likely), model.displaced(evidence.on_gpu))
+    gain = gain_between(evidence, 0.9 * best, (likely, slow))
     if now > 0 and model.waiting:
         gain = gain_between(evidence, 0.9 * best, (likely, evidence.step_ms))
     how = "in the training process itself" if now == 0 else f"by {now} worker{'s' if now > 1 else ''}"
