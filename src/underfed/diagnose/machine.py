@@ -18,7 +18,9 @@ def _find(line: dict[str, Any], *path: str) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not abs(value) < 2**63:
+        return None
+    return float(value)
 
 
 def cpu_facts(host: list[dict[str, Any]]) -> CpuFacts | None:
@@ -38,16 +40,17 @@ def cpu_facts(host: list[dict[str, Any]]) -> CpuFacts | None:
 
 
 def _throttled(host: list[dict[str, Any]]) -> float | None:
-    """Share of the wall time in which the cgroup's quota stopped some CPU of ours."""
-    seen = [
-        (t, throttled)
-        for line in host
-        if (t := _number(line.get("t_ns"))) is not None
-        and (throttled := _number(_find(line, "cpu", "throttled_us"))) is not None
-    ]
+    """Share of the wall time in which the cgroup's quota stopped some CPU of ours, at most.
+
+    The kernel adds the time up over CPUs, so it can pass the wall clock; the share of throttled periods bounds it.
+    """
+    names = ("throttled_us", "nr_throttled", "nr_periods")
+    rows = [[_number(line.get("t_ns")), *(_number(_find(line, "cpu", name)) for name in names)] for line in host]
+    seen = [known for row in rows if len(known := [value for value in row if value is not None]) == len(row)]
     if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
         return None
-    return 1e3 * (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
+    wall, stopped, throttled, periods = (last - first for first, last in zip(seen[0], seen[-1], strict=True))
+    return min(1e3 * stopped / wall, throttled / periods if periods > 0 else 0.0)
 
 
 def queue_wait(host: list[dict[str, Any]], pids: set[int]) -> float | None:
