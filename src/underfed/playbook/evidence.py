@@ -121,6 +121,29 @@ class RankFacts:
 
 
 @dataclass(frozen=True)
+class SkewFacts:
+    """What the traces of all ranks say of each other, in ms a step.
+
+    `waiting` is how long a mean rank stands still in collectives until the last one comes, `longest` any rank;
+    `moving` is uncovered data transfer of a mean rank; `saved` what is gained if the `late` ranks come when the next
+    one does. `device` is a mean rank's own device work. `late` is empty where being late moves between many ranks.
+    `why` says what the late ones do longer.
+    """
+
+    ranks: int
+    late: tuple[int, ...]
+    waiting: float
+    longest: float
+    moving: float
+    saved: float
+    device: float
+    share: float
+    where: str
+    why: str | None = None
+    why_ms: float | None = None
+
+
+@dataclass(frozen=True)
 class Evidence:
     """Everything that is known of a run. None means not known."""
 
@@ -146,6 +169,7 @@ class Evidence:
     step_spread: float | None = None
     trace: TraceFacts | None = None
     ranks: tuple[RankFacts, ...] = ()
+    skew: SkewFacts | None = None
     gpu_util: float | None = None
     limits: tuple[str, ...] = ()
 

@@ -21,6 +21,7 @@ from underfed.playbook.rules import (
     t16_recompiles,
     t17_checkpointing,
     t18_small_batch,
+    t23_exposed_collectives,
     u08_slow_storage,
     x01_more_workers_than_cpus,
     x02_one_worker_feeds,
@@ -33,6 +34,7 @@ from underfed.playbook.rules import (
     x10_garbage_collection,
     x11_single_tensor_optimizer,
     x12_cache_emptied,
+    x13_late_rank,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -71,6 +73,9 @@ RULES: tuple[Rule, ...] = (
     # memory trades
     t17_checkpointing.RULE,
     t18_small_batch.RULE,
+    # comms
+    t23_exposed_collectives.RULE,
+    x13_late_rank.RULE,
 )
 
 

@@ -8,9 +8,10 @@ import msgspec
 import numpy as np
 
 from underfed.timeline import steps as s
+from underfed.timeline.collectives import CollectiveLog, CollectiveRow, collectives
 from underfed.timeline.device import Parts, Rows, Totals, communicating, devices, parts
 from underfed.timeline.idle import Gap, HostView, attribute, host_view, longest
-from underfed.timeline.intervals import Flags, Ints, clip, measure
+from underfed.timeline.intervals import Flags, Ints, Spans, clip, measure
 from underfed.timeline.kernels import (
     CallRow,
     Character,
@@ -82,7 +83,7 @@ class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     `steps` are all steps seen, the first `warmup_steps` of them left out of every other figure; `step_source` says what
     marks them. `host_ns` is the time that the launching threads spent in each class of wait, whether the device was
-    idle meanwhile or not.
+    idle meanwhile or not. `collectives` and `log` are those of the device with most work.
     """
 
     rank: int | None
@@ -101,6 +102,8 @@ class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
     kernels: list[KernelRow]
     kernel_names: int
     copies: list[CopyRow]
+    collectives: list[CollectiveRow]
+    log: CollectiveLog | None
     calls: list[CallRow]
     launches: LaunchFacts
     character: Character
@@ -143,7 +146,10 @@ def facts_of(timeline: Timeline, window_ns: tuple[int, int] | None = None) -> Tr
         window=window,
     )
     host_inside = _host_inside(timeline, marks, window)
-    found = [_device(scene, number, rows) for number, rows in devices(timeline.device).items()]
+    by_device = devices(timeline.device)
+    both = [_device(scene, number, rows) for number, rows in by_device.items()]
+    found = [facts for facts, _ in both]
+    table, log = _collectives(scene, both, by_device)
     if not found:
         limits.append("no device events: nothing can be said about a GPU")
     overlap = _overlap_share(timeline)
@@ -178,6 +184,8 @@ def facts_of(timeline: Timeline, window_ns: tuple[int, int] | None = None) -> Tr
         kernels=kernels,
         kernel_names=names,
         copies=copy_table(timeline, launches, rows),
+        collectives=table,
+        log=log,
         calls=call_table(timeline, host_inside),
         launches=launch,
         character=character(timeline, rows),
@@ -215,7 +223,17 @@ def _host_inside(timeline: Timeline, marks: s.Marks, window: tuple[int, int] | N
     return (host.start >= window[0]) & (host.start < window[1])
 
 
-def _device(scene: _Scene, number: int, rows: Rows) -> DeviceFacts:
+def _collectives(
+    scene: _Scene, both: list[tuple[DeviceFacts, Spans]], by_device: dict[int, Rows]
+) -> tuple[list[CollectiveRow], CollectiveLog | None]:
+    """Collectives of the device with most work."""
+    if not both:
+        return [], None
+    facts, compute = max(both, key=lambda one: one[0].totals.busy_ns)
+    return collectives(scene.view.timeline, by_device[facts.id], scene.comms, scene.asked, compute)
+
+
+def _device(scene: _Scene, number: int, rows: Rows) -> tuple[DeviceFacts, Spans]:
     timeline, window = scene.view.timeline, scene.window
     device = timeline.device
     whole: Parts = parts(device, scene.comms, rows)
@@ -226,7 +244,7 @@ def _device(scene: _Scene, number: int, rows: Rows) -> DeviceFacts:
     kernels = mine[device.kind[mine] == KERNEL]
     lengths = np.sort((device.end[kernels] - device.start[kernels]).clip(min=0))
     totals = whole.totals() if window is None else whole.clipped(*window).totals(max(0, window[1] - window[0]))
-    return DeviceFacts(
+    facts = DeviceFacts(
         id=number,
         name=timeline.device_names.get(number),
         events=int(mine.size),
@@ -239,6 +257,7 @@ def _device(scene: _Scene, number: int, rows: Rows) -> DeviceFacts:
         idle_ns=split.by_cause,
         gaps=longest(scene.view, rows, split.free, GAPS_KEPT),
     )
+    return facts, whole.compute
 
 
 def _region(whole: Parts, work: Parts, marks: s.Marks, window: tuple[int, int] | None) -> tuple[int, int]:

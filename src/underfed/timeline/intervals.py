@@ -78,17 +78,25 @@ def subtract(spans: Spans, minus: Spans) -> Spans:
 
 def intersect(one: Spans, two: Spans) -> Spans:
     """Return what two normal spans share."""
+    return overlaps(one, two)[1]
+
+
+def overlaps(one: Spans, two: Spans) -> tuple[Ints, Spans]:
+    """Return what each interval of `one` shares with normal `two`, and which of `one` it is; `one` may be any."""
+    nothing: Ints = np.empty(0, np.int64)
     if one.start.size == 0 or two.start.size == 0:
-        return NOTHING
+        return nothing, NOTHING
     first = np.searchsorted(two.end, one.start, side="right")
     behind = np.searchsorted(two.start, one.end, side="left")
     counts = np.maximum(behind - first, 0)
     if not counts.any():
-        return NOTHING
+        return nothing, NOTHING
     left = np.repeat(np.arange(one.start.size), counts)
     offset = np.arange(left.size) - np.repeat(np.cumsum(counts) - counts, counts)
     right = np.repeat(first, counts) + offset
-    return _nonempty(np.maximum(one.start[left], two.start[right]), np.minimum(one.end[left], two.end[right]))
+    start, end = np.maximum(one.start[left], two.start[right]), np.minimum(one.end[left], two.end[right])
+    keep = end > start
+    return left[keep], Spans(start[keep], end[keep])
 
 
 def _nonempty(start: Ints, end: Ints) -> Spans:

@@ -59,6 +59,8 @@ class Collective:
     elements: int | None
     dtype: str | None
     sequence: int | None
+    out_elements: int | None = None
+    ranks: str | None = None
 
 
 @dataclass(frozen=True)

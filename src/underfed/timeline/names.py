@@ -114,3 +114,31 @@ def copy_pinned(name: str) -> bool | None:
     if "Pageable" in name:
         return False
     return True if "Pinned" in name else None
+
+
+#: Kinds of collective by what the profiler or the kernel calls them, the longer names first.
+_KINDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), kind)
+    for pattern, kind in (
+        (r"reduce_?scatter", "reduce_scatter"),
+        (r"all_?gather", "all_gather"),
+        (r"all_?reduce|cross_device_reduce", "all_reduce"),
+        (r"all_?to_?all", "all_to_all"),
+        (r"sendrecv", "send_recv"),
+        (r"barrier", "barrier"),
+        (r"broadcast", "broadcast"),
+        (r"reduce", "reduce"),
+        (r"gather", "gather"),
+        (r"scatter", "scatter"),
+        (r"\brecv|recv\b", "recv"),
+        (r"\bsend|send\b", "send"),
+    )
+)
+#: Those that no rank leaves before all have come. `send_recv` kernels are mostly the parts of an all-to-all.
+MEETING = frozenset({"reduce_scatter", "all_gather", "all_reduce", "all_to_all", "send_recv", "barrier"})
+
+
+@lru_cache(maxsize=4096)
+def collective_kind(name: str) -> str:
+    """Return the kind of a collective from its own or its kernel's name, `other` where neither says."""
+    return next((kind for pattern, kind in _KINDS if pattern.search(name)), "other")

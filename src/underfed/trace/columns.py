@@ -227,6 +227,8 @@ def _collective(event: int, args: Any) -> m.Collective:
         elements=whole_number(args.elements),
         dtype=text(args.dtype),
         sequence=whole_number(args.sequence),
+        out_elements=whole_number(args.out_elements),
+        ranks=None if args.ranks is None else str(args.ranks)[:512],
     )
 
 

@@ -29,6 +29,8 @@ class Args(msgspec.Struct, gc=False):
     elements: int | str | float | None = msgspec.field(default=None, name="In msg nelems")
     dtype: int | str | float | None = None
     sequence: int | str | float | None = msgspec.field(default=None, name="Seq")
+    out_elements: int | str | float | None = msgspec.field(default=None, name="Out msg nelems")
+    ranks: int | str | float | list[Any] | None = msgspec.field(default=None, name="Process Group Ranks")
 
 
 NO_ARGS = Args()
@@ -175,6 +177,8 @@ def _event(raw: dict[Any, Any]) -> Event:
     if isinstance(args, dict):
         names = zip(Args.__struct_fields__, Args.__struct_encode_fields__, strict=True)
         found = Args(**{field: _scalar(args.get(key)) for field, key in names})
+        if isinstance(args.get("Process Group Ranks"), list):
+            found.ranks = str(args["Process Group Ranks"])[:512]
     ts, ts_ns = _time(raw.get("ts"))
     dur, dur_ns = _time(raw.get("dur"))
     plain: dict[str, Any] = {

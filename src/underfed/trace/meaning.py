@@ -11,10 +11,13 @@ from underfed.diagnose.assemble import assemble
 from underfed.diagnose.split import shares
 from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Confidence, Device, Diagnosis, Finding, Subject, Verdict
-from underfed.playbook.evidence import Evidence, RankFacts
+from underfed.playbook.evidence import Evidence, RankFacts, SkewFacts
+from underfed.playbook.rules.x13_late_rank import summary as late_summary
 from underfed.timeline.facts import DeviceFacts, TraceFacts
+from underfed.timeline.ranks import Skew
 from underfed.trace.dilation import StepTime
 from underfed.trace.evidence import evidence_of, steady_steps
+from underfed.trace.late import ranks_of, skew_between
 
 _MS = 1e-6
 #: Steps below which a trace can fall between two bursts of a loader with workers: a few times the usual number of them.
@@ -28,9 +31,11 @@ _NOT_SEEN = frozenset({"CPU time of one fetch", "torch.get_float32_matmul_precis
 def diagnosis_of(facts: Sequence[TraceFacts], paths: Sequence[str], step_ms: float | None = None) -> Diagnosis:
     """Say what the traces mean; `step_ms` is the time of a step measured without the profiler."""
     seen = [(one, *evidence_of(one, step_ms)) for one in facts]
-    ranks = _ranks(seen)
-    chosen, evidence, time = _late(seen)
-    evidence = replace(evidence, ranks=ranks, limits=(*evidence.limits, *_limits(chosen, evidence, time)))
+    numbers, odd = ranks_of(facts)
+    skew, between, apart = skew_between(facts, numbers)
+    chosen, evidence, time = seen[_late(seen, numbers, skew)]
+    limits = (*evidence.limits, *odd, *apart, *_limits(chosen, evidence, time))
+    evidence = replace(evidence, ranks=_ranks(seen, numbers, between), skew=between, limits=limits)
     subject = Subject(
         kind="trace",
         paths=list(paths),
@@ -43,38 +48,65 @@ def diagnosis_of(facts: Sequence[TraceFacts], paths: Sequence[str], step_ms: flo
     verdict = _judged(found.verdict, chosen, evidence, time)
     return msgspec.structs.replace(
         found,
-        verdict=verdict,
-        device=[_device(one, device) for one in facts for device in one.devices] or None,
+        verdict=_with_late_rank(verdict, evidence),
+        device=[
+            _device(number, device)
+            for one, number in zip(facts, _shown_ranks(facts, numbers), strict=True)
+            for device in one.devices
+        ]
+        or None,
         findings=[_from_trace(finding) for finding in found.findings],
     )
 
 
-def _late(seen: list[tuple[TraceFacts, Evidence, StepTime]]) -> tuple[TraceFacts, Evidence, StepTime]:
-    """The rank that waits least for the others, which is the one they wait for; of one rank, that."""
-    return max(seen, key=lambda one: _own_ms(one[1]))
+def _late(seen: list[tuple[TraceFacts, Evidence, StepTime]], numbers: list[int], skew: Skew | None) -> int:
+    """Place of the rank whose budget the step is: the one that the others wait for, by their collectives, or else the
+    one that waits least itself.
+    """
+    if skew is not None and skew.late:
+        worst = max((one for one in skew.ranks if one.rank in skew.late), key=lambda one: one.caused_ns)
+        return numbers.index(worst.rank)
+    return max(range(len(seen)), key=lambda at: _own_ms(seen[at][1]))
+
+
+def _with_late_rank(verdict: Verdict, evidence: Evidence) -> Verdict:
+    """Say who is late where that costs something and is not what the verdict says already."""
+    skew = evidence.skew
+    if skew is None or skew.waiting < T.worth * evidence.step_ms or verdict.cause == "X13":
+        return verdict
+    return msgspec.structs.replace(verdict, text=f"{verdict.text} {late_summary(skew)}")
+
+
+def _shown_ranks(facts: Sequence[TraceFacts], numbers: list[int]) -> list[int | None]:
+    """Ranks as the records name them: of one trace what it says itself."""
+    return [facts[0].rank] if len(facts) == 1 else list(numbers)
 
 
 def _own_ms(evidence: Evidence) -> float:
     return evidence.step_ms - (evidence.step.exposed_comms_ms or 0.0)
 
 
-def _ranks(seen: list[tuple[TraceFacts, Evidence, StepTime]]) -> tuple[RankFacts, ...]:
-    if len(seen) < 2:
+def _ranks(
+    seen: list[tuple[TraceFacts, Evidence, StepTime]], numbers: list[int], skew: SkewFacts | None
+) -> tuple[RankFacts, ...]:
+    """One entry a rank; none where the collectives say that no rank in particular is waited for."""
+    if len(seen) < 2 or (skew is not None and not skew.late):
         return ()
     found = []
-    for at, (facts, evidence, _) in enumerate(seen):
+    for number, (_, evidence, _) in zip(numbers, seen, strict=True):
         waits = evidence.wait_ms
-        number = facts.rank if facts.rank is not None else at
         own = _own_ms(evidence)
+        if skew is not None and number in skew.late:
+            own = evidence.step_ms
         found.append(RankFacts(number, evidence.step_ms, own, waits.get("data", 0.0), waits.get("stall", 0.0)))
     return tuple(found)
 
 
-def _device(facts: TraceFacts, device: DeviceFacts) -> Device:
+def _device(rank: int | None, device: DeviceFacts) -> Device:
     totals = device.totals
     return Device(
         id=device.id,
-        rank=facts.rank,
+        rank=rank,
         span_ms=totals.span_ns * _MS,
         busy_ms=totals.busy_ns * _MS,
         compute_ms=totals.compute_ns * _MS,
