@@ -101,8 +101,11 @@ def test_hard_names_and_many_files(box: Box, tmp_path: Path) -> None:
         "\\#040",
     ):
         (run / name).write_text(name, errors="surrogateescape")
-    for number in range(500):
+    for number in range(4000):
         (run / f"small{number}").write_text(str(number))
+    deep = run.joinpath(*"abcdefghijklmnopqrstuvwxyz" * 4)
+    deep.mkdir(parents=True)
+    (deep / "leaf").write_text("leaf")
     done = underfed("pull", f"box:{tmp_path}/far", tmp_path / "dst", env=box.env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert files_of(tmp_path / "dst") == files_of(tmp_path / "far")

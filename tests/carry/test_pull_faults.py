@@ -1,0 +1,80 @@
+"""pull under kills at random points, and a sparse file larger than what it holds."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from carry_help import files_of, hash_of, in_child, kill_after, make_run, tree, underfed, wait_for
+from sshd_help import Box
+
+pytestmark = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
+
+KILLS_ALWAYS, KILLS_SLOW = 12, 200
+INCOMING = ".underfed-incoming"
+
+
+@pytest.fixture
+def box(tmp_path: Path):
+    made = Box(tmp_path / "box").start()
+    yield made
+    made.close()
+
+
+def nothing_is_false(dst: Path, far: Path, before: dict[str, str]) -> None:
+    """A file under its own name is what lies on the far side, or what lay here before: whole, never half."""
+    truth = files_of(far)
+    for name, digest in files_of(dst, (INCOMING,)).items():
+        assert digest in {truth.get(name), before.get(name)}, name
+
+
+def kill_pull(box: Box, tmp_path: Path, kills: int) -> None:
+    chance = random.Random(21)
+    far, dst = tmp_path / "far", tmp_path / "dst"
+    killed = version = 0
+    length = 1.0
+    while killed < kills:
+        for number in range(3):
+            run = make_run(far / f"run {number}", version * 10 + number, 6_000_000)
+            for small in range(40):
+                (run / "protocol" / f"{small}.yaml").write_text(f"{version} {small}")
+        before = files_of(dst, (INCOMING,)) if dst.exists() else {}
+        for _ in range(chance.randint(3, 6)):
+            ended = kill_after(in_child(["pull", f"box:{far}", str(dst)], box.env), chance.uniform(0.05, length))
+            assert ended in {None, 0}
+            killed += ended is None
+            if dst.exists():
+                nothing_is_false(dst, far, before)
+        began = time.monotonic()
+        assert wait_for(in_child(["pull", f"box:{far}", str(dst)], box.env)) == 0
+        length = max(0.5, time.monotonic() - began)
+        assert tree(dst) == tree(far)
+        version += 1
+
+
+def test_killed_at_random_points(box: Box, tmp_path: Path) -> None:
+    kill_pull(box, tmp_path, KILLS_ALWAYS)
+
+
+@pytest.mark.slow
+def test_killed_at_many_random_points(box: Box, tmp_path: Path) -> None:
+    kill_pull(box, tmp_path, KILLS_SLOW)
+
+
+@pytest.mark.parametrize("gigabytes", [0.2, pytest.param(5, marks=pytest.mark.slow)])
+def test_holes_stay_holes(box: Box, tmp_path: Path, gigabytes: float) -> None:
+    run = make_run(tmp_path / "far/a")
+    size = int(gigabytes * 2**30)
+    with open(run / "sparse.bin", "wb") as file:
+        for at in (0, size // 3, size - 5):
+            file.seek(at)
+            file.write(b"bytes")
+    done = underfed("pull", f"box:{tmp_path}/far", tmp_path / "dst", env=box.env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    here = tmp_path / "dst/a/sparse.bin"
+    assert here.stat().st_size == size and hash_of(here) == hash_of(run / "sparse.bin")
+    assert here.stat().st_blocks * 512 < max(os.stat(run / "sparse.bin").st_blocks * 512 * 8, size // 10)
