@@ -9,6 +9,9 @@ import gzip
 import json
 import random
 from dataclasses import dataclass, field
+from pathlib import Path
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""`underfed read`: what a saved profiler trace means."""
+"""`underfed read`: what a saved trace means."""
 
 from __future__ import annotations
 
@@ -11,29 +11,39 @@ def read(
     *paths: str,
     step_ms: float | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
+    facts: str | None = None,
+    on: str | None = None,
 ) -> int:
-    """Say what a saved torch.profiler trace means: `underfed read trace.json.gz --step-ms 29.7`.
+    """Say what a saved torch.profiler or Nsight trace means: `underfed read trace.json.gz --step-ms 29.7`.
 
-    Takes files, folders and glob patterns; several traces are the ranks of one run. A profiler slows the host, so a
-    trace alone makes a well fed GPU look idle: `--step-ms` gives the step's time without it. Without that, the time is
-    estimated, and the confidence is lower.
+    Takes files, folders, glob patterns and URLs of object stores; several traces are the ranks of one run. A profiler
+    slows the host, so a trace alone makes a well fed GPU look idle: `--step-ms` gives the step's time without it.
+    Without that, the time is estimated, and the confidence is lower.
 
     Parameters
     ----------
     paths
-        Traces: .json or .json.gz, folders of them, or patterns in quotes.
+        Traces: .json or .json.gz of torch.profiler, .sqlite of `nsys export`, folders of them, or patterns in quotes.
     step_ms
         Time of a step in ms, measured without a profiler.
     json
         Print the diagnosis as JSON.
+    facts
+        Also write what was counted (kernels, copies, collectives, gaps, steps, ranks) to this file, as JSON in ns.
+    on
+        Where to read many traces: `ray` on this machine, ray://HOST:PORT on a cluster. Default: processes of this
+        machine.
     """
     import math
     import sys
+    from pathlib import Path
 
     from underfed.errors import UsageError
 
     if not paths:
-        raise UsageError("read: no trace; name a file that torch.profiler exported: underfed read trace.json.gz")
+        raise UsageError(
+            "read: no trace; name a file that torch.profiler or nsys exported: underfed read trace.json.gz"
+        )
     if step_ms is not None and not (math.isfinite(step_ms) and step_ms > 0):
         raise UsageError(f"read: --step-ms {step_ms}: give the time of a step in ms, above 0")
 
@@ -42,12 +52,20 @@ def read(
     from underfed.diagnosis import to_json
     from underfed.report import card
     from underfed.report.page import say, wants_colour
-    from underfed.trace.many import files_of, read_many
+    from underfed.trace.many import read_many
     from underfed.trace.meaning import diagnosis_of
+    from underfed.trace.on_ray import address_of
+    from underfed.trace.places import places_of
+    from underfed.trace.tell import progress_bar, write_facts
 
-    found, refused = read_many(files_of(paths))
-    diagnosis = diagnosis_of([facts for _, facts in found], [str(path) for path, _ in found], step_ms)
+    if on is not None:
+        address_of(on)
+    found, refused = read_many(places_of(paths), on=on, progress=progress_bar())
+    ranks = [one for _, one in found]
+    diagnosis = diagnosis_of(ranks, [str(path) for path, _ in found], step_ms)
     diagnosis = msgspec.structs.replace(diagnosis, limits=[*diagnosis.limits, *refused])
+    if facts is not None:
+        write_facts(Path(facts), ranks)
     if json:
         say(to_json(diagnosis).decode())
     elif sys.stdout is not None and wants_colour(sys.stdout):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import numpy as np
 
 from underfed.timeline.intervals import Ints
 from underfed.timeline.launches import Launches
-from underfed.timeline.model import PYTHON, RUNTIME, Timeline
+from underfed.timeline.model import ANNOTATION, PYTHON, RUNTIME, Timeline
 from underfed.timeline.names import LOADER_NEXT, step_number
 
-#: Where the marks of steps come from: torch.profiler's own marks, the ends of Optimizer.step, the loader's batches.
-PROFILER, OPTIMIZER, LOADER = "profiler", "optimizer", "loader"
+#: Where the marks of steps come from: torch.profiler's own marks, ranges that the script named (record_function, NVTX),
+#: the ends of Optimizer.step, the loader's batches.
+PROFILER, RANGE, OPTIMIZER, LOADER = "profiler", "range", "optimizer", "loader"
+_RANGE = re.compile(r"^(?:train(?:ing)?[ _]?)?(?:step|iter(?:ation)?)(?:[ _#:=]*\d{1,9})?$", re.IGNORECASE)
 _OPTIMIZER = "Optimizer.step#"
 _FEWEST = 3
 
@@ -34,8 +37,8 @@ class Marks(NamedTuple):
 def marks(timeline: Timeline) -> Marks:
     """Return the step marks; the same number on several threads counts once, the longest one.
 
-    Where the profiler marked no steps, a step runs from the end of one Optimizer.step to the next, or else from one
-    batch of the loader to the next.
+    Where the profiler marked no steps, ranges of the script that are named as steps are do; else a step runs from the
+    end of one Optimizer.step to the next, or else from one batch of the loader to the next.
     """
     host = timeline.host
     numbers = np.array(
@@ -49,7 +52,29 @@ def marks(timeline: Timeline) -> Marks:
     if rows.size:
         thread = host.thread[rows].astype(np.int64)
         return Marks(numbers[host.name[rows]], host.start[rows], host.end[rows], thread, PROFILER)
-    return _between(timeline, _OPTIMIZER, OPTIMIZER) or _between(timeline, LOADER_NEXT, LOADER) or _NO_MARKS
+    return (
+        _named(timeline)
+        or _between(timeline, _OPTIMIZER, OPTIMIZER)
+        or _between(timeline, LOADER_NEXT, LOADER)
+        or _NO_MARKS
+    )
+
+
+def _named(timeline: Timeline) -> Marks | None:
+    """Steps that the script marks itself, on the thread that has most of them, where they follow one another."""
+    host = timeline.host
+    wanted = np.array([bool(_RANGE.match(name)) for name in timeline.names] or [False], np.bool_)
+    rows = np.flatnonzero(wanted[host.name] & (host.kind == ANNOTATION) & (host.end > host.start))
+    if rows.size < _FEWEST:
+        return None
+    threads, counts = np.unique(host.thread[rows], return_counts=True)
+    rows = rows[host.thread[rows] == threads[np.argmax(counts)]]
+    rows = rows[np.argsort(host.start[rows], kind="stable")]
+    start, end = host.start[rows], host.end[rows]
+    if rows.size < _FEWEST or (start[1:] < end[:-1]).any():
+        return None
+    thread = host.thread[rows].astype(np.int64)
+    return Marks(np.arange(rows.size, dtype=np.int64), start, end, thread, RANGE)
 
 
 _NONE: Ints = np.empty(0, np.int64)

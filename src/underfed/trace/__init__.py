@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from underfed.timeline.facts import TraceFacts
 
 
-def trace_facts(path: str | Path, window_ns: tuple[int, int] | None = None, *, processes: int = 1) -> TraceFacts:
-    """Read one trace and sum it up.
+def rank_facts(path: str | Path, window_ns: tuple[int, int] | None = None, *, processes: int = 1) -> list[TraceFacts]:
+    """Read one trace and sum it up: one entry a process, of which only Nsight's exports hold several.
 
     `window_ns` restricts the figures to a window (begin, end in Unix ns; on the trace's own clock where it has no
     base). A large file is read in up to `processes` processes; more than one needs a main module that can be imported.
@@ -18,5 +18,15 @@ def trace_facts(path: str | Path, window_ns: tuple[int, int] | None = None, *, p
     """
     from underfed.timeline.facts import facts_of
     from underfed.trace.kineto import read
+    from underfed.trace.nsight import is_nsight, read_nsight
+    from underfed.trace.source import is_url
 
-    return facts_of(read(path, processes), window_ns)
+    if not is_url(path) and is_nsight(Path(path)):
+        return [facts_of(timeline, window_ns) for timeline in read_nsight(Path(path))]
+    return [facts_of(read(path, processes), window_ns)]
+
+
+def trace_facts(path: str | Path, window_ns: tuple[int, int] | None = None, *, processes: int = 1) -> TraceFacts:
+    """Read one trace as `rank_facts` does; of several processes in it, the one whose device works most."""
+    found = rank_facts(path, window_ns, processes=processes)
+    return max(found, key=lambda one: one.main.totals.busy_ns if one.main else 0)

@@ -11,7 +11,7 @@ from underfed.trace.columns import Columns, shortened, thread_name, whole_number
 from underfed.trace.events import Patient, decode, decode_last
 from underfed.trace.parallel import large, read_shares
 from underfed.trace.sniff import refuse_json
-from underfed.trace.source import Source, shown
+from underfed.trace.source import Source, is_url, shown
 from underfed.trace.split import CUT, EVENT_MOST, LAST, Ending, NotATraceError, Splitter
 
 
@@ -21,9 +21,14 @@ def read(path: str | Path, processes: int = 1) -> Timeline:
     A file that is cut off or partly broken gives what is whole, and `limits` says so. Raises UsageError where the file
     cannot be read, is another format, or holds no event at all.
     """
-    path = Path(path)
+    path = path if is_url(path) else Path(path)
     reader = Reader()
-    if processes > 1 and large(path) and (shares := read_shares(path, processes)) is not None:
+    if (
+        processes > 1
+        and isinstance(path, Path)
+        and large(path)
+        and (shares := read_shares(path, processes)) is not None
+    ):
         reader.columns, fields, limits = shares
         reader.whole = True
         return reader.timeline(fields, limits, shown(path))

@@ -1,12 +1,11 @@
-"""Many traces at once: which files are meant, and reading them in parallel processes; only small facts travel back."""
+"""Many traces at once: read in parallel processes, or as tasks of Ray; only small facts travel back."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from glob import glob
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -14,83 +13,107 @@ import msgspec
 
 from underfed.errors import MeasurementError, UnderfedError, UsageError
 from underfed.timeline.facts import TraceFacts
+from underfed.trace.places import Place, places_of
 from underfed.trace.source import shown
 
-_SUFFIXES = (".json", ".json.gz")
 #: Below this many bytes in all, starting processes takes longer than they save.
 _WORTH_PROCESSES = 16 << 20
 #: Each process inflates the whole file, so more of them than this gain nothing on one file.
 MOST_PROCESSES = 6
 
-
-def files_of(paths: Sequence[str]) -> list[Path]:
-    """Return the files meant by files, folders and glob patterns, in order and once; raises UsageError for none.
-
-    A folder gives the files in it and below it that are named as traces (`*trace*.json`, `.json.gz`), or else all JSON
-    files.
-    """
-    found: dict[Path, None] = {}
-    for text in paths:
-        path = Path(text).expanduser()
-        if path.is_dir():
-            inside = sorted(one for one in path.rglob("*") if one.name.endswith(_SUFFIXES) and one.is_file())
-            inside = [one for one in inside if "trace" in one.name] or inside
-            if not inside:
-                raise UsageError(f"{shown(path)} holds no .json or .json.gz file: name the trace itself")
-        elif not path.exists() and any(mark in text for mark in "*?["):
-            matches = sorted(glob(str(path), recursive=True))  # noqa: PTH207 - a pattern may be absolute
-            inside = [Path(one) for one in matches if Path(one).is_file()]
-            if not inside:
-                raise UsageError(f"no file matches {shown(text)}")
-        else:
-            inside = [path]
-        found.update(dict.fromkeys(inside))
-    return list(found)
+files_of = places_of
+#: Encoded facts of the ranks in one file, or the error's text.
+Outcome = tuple[list[bytes], str]
+Progress = Callable[[int, int], None]
 
 
-def read_many(files: Sequence[Path], workers: int | None = None) -> tuple[list[tuple[Path, TraceFacts]], list[str]]:
+def read_many(
+    files: Sequence[Place], workers: int | None = None, *, on: str | None = None, progress: Progress | None = None
+) -> tuple[list[tuple[Place, TraceFacts]], list[str]]:
     """Read traces; a file that cannot be read becomes a line of the limits, unless none can.
 
-    Raises the UnderfedError of the first file where not one could be read, and MeasurementError where a reading process
-    was killed.
+    `on` is None for processes of this machine, `ray` or `ray://ADDRESS`. `progress` is told how many of how many files
+    are read. Raises the UnderfedError of the first file where not one could be read.
     """
-    found: list[tuple[Path, TraceFacts]] = []
+    found: list[tuple[Place, TraceFacts]] = []
     refused: list[UnderfedError] = []
-    for path, outcome in zip(files, _outcomes(files, workers), strict=True):
+    for path, outcome in zip(files, _outcomes(files, workers, on, progress or _quiet), strict=True):
         if isinstance(outcome, UnderfedError):
             refused.append(outcome)
         else:
-            found.append((path, outcome))
+            found += [(path, msgspec.msgpack.decode(one, type=TraceFacts)) for one in outcome]
     if not found:
         raise refused[0]
     return found, [f"left out: {error}" for error in refused]
 
 
-def _outcomes(files: Sequence[Path], workers: int | None) -> Iterable[TraceFacts | UnderfedError]:
+def _quiet(_done: int, _of: int) -> None:
+    pass
+
+
+def _outcomes(
+    files: Sequence[Place], workers: int | None, on: str | None, progress: Progress
+) -> list[list[bytes] | UnderfedError]:
+    if on is not None:
+        from underfed.trace.on_ray import read_on_ray
+
+        return [_opened(one) for one in read_on_ray(files, on, progress)]
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     number = min(workers or usable, len(files))
-    sizes = sum(path.stat().st_size for path in files if path.is_file())
-    if number < 2 or (workers is None and sizes < _WORTH_PROCESSES):
+    if number < 2 or (workers is None and not _worth_processes(files)):
         each = min(workers or usable, MOST_PROCESSES) if len(files) == 1 else 1
-        return [_decoded(_encoded(str(path), each)) for path in files]
+        alone = []
+        for at, path in enumerate(files):
+            alone.append(_opened(encoded(path, each)))
+            progress(at + 1, len(files))
+        return alone
+    return list(_in_processes(files, number, progress))
+
+
+def _worth_processes(files: Sequence[Place]) -> bool:
+    sizes = [one.stat().st_size for one in files if isinstance(one, Path) and one.is_file()]
+    return sum(sizes) >= _WORTH_PROCESSES or len(sizes) < len(files)
+
+
+def _in_processes(files: Sequence[Place], number: int, progress: Progress) -> Iterator[list[bytes] | UnderfedError]:
+    """Read in `number` processes. Where one is killed, what is left is read anew, each file by a process of its own, so
+    that only the file that brings one down is lost.
+    """
+    done: dict[int, list[bytes] | UnderfedError] = {}
     try:
         with ProcessPoolExecutor(number, mp_context=get_context("spawn")) as pool:
-            return [_decoded(line) for line in pool.map(_encoded, map(str, files))]
+            places = {pool.submit(encoded, path): at for at, path in enumerate(files)}
+            for one in as_completed(places):
+                done[places[one]] = _opened(one.result())
+                progress(len(done), len(files))
     except BrokenProcessPool:
-        raise MeasurementError(
-            "a process that read a trace was killed, most likely for memory: read fewer files at once"
-        ) from None
+        for at, path in enumerate(files):
+            if at not in done:
+                done[at] = _by_itself(path)
+                progress(len(done), len(files))
+    return (done[at] for at in range(len(files)))
 
 
-def _encoded(path: str, processes: int = 1) -> tuple[bytes, str]:
-    from underfed.trace import trace_facts
+def _by_itself(path: Place) -> list[bytes] | UnderfedError:
+    try:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            return _opened(pool.submit(encoded, path).result())
+    except BrokenProcessPool:
+        return MeasurementError(
+            f"the process that read {shown(path)} was killed, most likely for memory: free some, or read it elsewhere"
+        )
+
+
+def encoded(path: Place, processes: int = 1) -> Outcome:
+    """Read one file; facts or an error as what can travel between processes."""
+    from underfed.trace import rank_facts
 
     try:
-        return msgspec.msgpack.encode(trace_facts(path, processes=processes)), ""
+        return [msgspec.msgpack.encode(one) for one in rank_facts(path, processes=processes)], ""
     except UnderfedError as error:
-        return b"", str(error)
+        return [], str(error)
 
 
-def _decoded(outcome: tuple[bytes, str]) -> TraceFacts | UnderfedError:
+def _opened(outcome: Outcome) -> list[bytes] | UnderfedError:
     data, error = outcome
-    return UsageError(error) if error else msgspec.msgpack.decode(data, type=TraceFacts)
+    return UsageError(error) if error else data

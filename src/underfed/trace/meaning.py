@@ -122,8 +122,11 @@ def _limits(facts: TraceFacts, evidence: Evidence, time: StepTime) -> list[str]:
     if steps == 0:
         limits.append("no steps are marked in the trace: all figures are for the whole of it")
     elif facts.step_source != "profiler":
-        what = "calls of Optimizer.step" if facts.step_source == "optimizer" else "batches of the loader"
-        limits.append(f"the profiler marked no steps: a step is the time between two {what}")
+        what = {
+            "range": "one range that the script named as a step",
+            "optimizer": "the time between two calls of Optimizer.step",
+        }.get(facts.step_source or "", "the time between two batches of the loader")
+        limits.append(f"the profiler marked no steps: a step is {what}")
     if not evidence.on_gpu and facts.counts.runtime:
         limits.append("the trace has GPU calls, but no GPU activity: record with ProfilerActivity.CUDA")
     if not time.given and steps:

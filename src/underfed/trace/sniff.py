@@ -12,10 +12,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x28\xb5\x2f\xfd", "a zstd archive: unpack it (zstd -d) and read the trace inside"),
     (b"BZh", "a bzip2 archive: unpack it (bunzip2) and read the trace inside"),
     (b"\xfd7zXZ\x00", "an xz archive: unpack it (unxz) and read the trace inside"),
-    (
-        b"SQLite format 3\x00",
-        "an SQLite file without Nsight's tables; `nsys export --type sqlite` writes one that can be read",
-    ),
+    (b"SQLite format 3\x00", "an SQLite file that is compressed or far away: unpack or copy it, and read that"),
     (b"NSYS", "an Nsight Systems report: run `nsys export --type sqlite` on it and read the .sqlite file"),
     (b"PAR1", f"a parquet file: {_ADVICE}"),
     (b"\x80\x02", f"a pickle, which is never loaded: {_ADVICE}"),
