@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from underfed.diagnose.split import Split
+from underfed.diagnose.split import BELONGS, Split
 from underfed.diagnosis import Finding
 from underfed.playbook.evidence import Evidence
 
@@ -21,7 +21,7 @@ def milliseconds(value: float) -> str:
     return f"{value:.2f} ms"
 
 
-def _waits(evidence: Evidence) -> str:
+def _waits(evidence: Evidence, decided: Split) -> str:
     names = {
         "data": "waits for input",
         "transfer": "waits for a copy to the device",
@@ -31,6 +31,9 @@ def _waits(evidence: Evidence) -> str:
         "comms": "waits for the other ranks",
     }
     known = {name: value for name, value in evidence.wait_ms.items() if name in names}
+    # The largest wait of the bound: another bound's single wait can be larger than each of several that add up to this.
+    own = {name: value for name, value in known.items() if BELONGS[name] == decided.bound}
+    known = own if any(own.values()) else known
     name = max(known, key=lambda wait: known[wait], default=None)
     if name is None:
         return "waits"
@@ -52,5 +55,5 @@ def sentence(evidence: Evidence, decided: Split, cause: Finding | None) -> str:
     if len(evidence.ranks) > 1:
         slowest = max(evidence.ranks, key=lambda rank: rank.own_ms)
         late = f" (rank {slowest.rank}, which the others wait for)"
-    text = f"{who}{late} {_waits(evidence)}."
+    text = f"{who}{late} {_waits(evidence, decided)}."
     return f"{text} {cause.summary}" if cause else text

@@ -48,7 +48,7 @@ def diagnosis_of(facts: Sequence[TraceFacts], paths: Sequence[str], step_ms: flo
     verdict = _judged(found.verdict, chosen, evidence, time)
     return msgspec.structs.replace(
         found,
-        verdict=_with_late_rank(verdict, evidence),
+        verdict=_about_ranks(verdict, found.findings, evidence),
         device=[
             _device(number, device)
             for one, number in zip(facts, _shown_ranks(facts, numbers), strict=True)
@@ -69,12 +69,18 @@ def _late(seen: list[tuple[TraceFacts, Evidence, StepTime]], numbers: list[int],
     return max(range(len(seen)), key=lambda at: _own_ms(seen[at][1]))
 
 
-def _with_late_rank(verdict: Verdict, evidence: Evidence) -> Verdict:
-    """Say who is late where that costs something and is not what the verdict says already."""
+def _about_ranks(verdict: Verdict, findings: Sequence[Finding], evidence: Evidence) -> Verdict:
+    """Say what collectives cost as far as the traces can tell, and who is late where that costs something.
+
+    Whether a collective waits for other ranks or moves data is for the rules to say, which know whether all are here.
+    """
+    text = verdict.text
+    if verdict.bound == "comms":
+        text = next((one.summary for one in findings if one.rule == verdict.cause), text)
     skew = evidence.skew
-    if skew is None or skew.waiting < T.worth * evidence.step_ms or verdict.cause == "X13":
-        return verdict
-    return msgspec.structs.replace(verdict, text=f"{verdict.text} {late_summary(skew)}")
+    if skew is not None and skew.waiting >= T.worth * evidence.step_ms and verdict.cause != "X13":
+        text = f"{text} {late_summary(skew)}"
+    return msgspec.structs.replace(verdict, text=text)
 
 
 def _shown_ranks(facts: Sequence[TraceFacts], numbers: list[int]) -> list[int | None]:
