@@ -9,6 +9,7 @@ import numpy as np
 
 from underfed.timeline import steps as s
 from underfed.timeline.collectives import CollectiveLog, CollectiveRow, collectives
+from underfed.timeline.critical import PathFacts, critical_path
 from underfed.timeline.device import Parts, Rows, Totals, communicating, devices, parts
 from underfed.timeline.idle import Gap, HostView, attribute, host_view, longest
 from underfed.timeline.intervals import Flags, Ints, Spans, clip, measure
@@ -51,6 +52,7 @@ class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
     region_busy_ns: int
     idle_ns: dict[str, int]
     gaps: list[Gap]
+    path: PathFacts | None = None
 
 
 class LoaderSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,6 +258,7 @@ def _device(scene: _Scene, number: int, rows: Rows) -> tuple[DeviceFacts, Spans]
         region_busy_ns=max(0, end - begin) - sum(split.by_cause.values()),
         idle_ns=split.by_cause,
         gaps=longest(scene.view, rows, split.free, GAPS_KEPT),
+        path=critical_path(scene.view, rows, scene.comms, begin, end),
     )
     return facts, whole.compute
 

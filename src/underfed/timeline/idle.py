@@ -130,12 +130,16 @@ def attribute(view: HostView, rows: Rows, busy: Spans, begin: int, end: int) -> 
     by_cause[h.LAUNCH] += int((taken - late)[known].sum() + (free.end - taken)[behind].sum())
     by_cause[h.QUEUED] = int((free.end - taken)[known & ~behind].sum())
     hosted = known & (late > free.start)
-    _split_host(by_cause, view, Spans(free.start[hosted], late[hosted]))
+    left = Spans(free.start[hosted], late[hosted])
+    split_host(by_cause, view, left, _drained(left, view.classes.get(h.SYNC, NOTHING)))
     return Attribution(by_cause, free)
 
 
-def _split_host(by_cause: dict[str, int], view: HostView, left: Spans) -> None:
-    drained = _drained(left, view.classes.get(h.SYNC, NOTHING))
+def split_host(by_cause: dict[str, int], view: HostView, left: Spans, drained: Spans = NOTHING) -> None:
+    """Add time in which the host was what counted to its causes, by what the host was at.
+
+    `drained` is where filling a queue again is the price of the sync that let it run dry.
+    """
     for name in h.NAMED:
         spans = view.classes.get(name)
         if spans is not None and left.start.size:
