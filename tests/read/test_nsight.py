@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import sqlite3
 import stat
@@ -246,3 +247,35 @@ def test_a_report_is_exported_where_nsys_is(tmp_path):
     assert done.returncode == 2
     assert "bad report" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_damaged_exports_end_in_facts_or_one_line(tmp_path):
+    rng = random.Random(10)
+    device = [(rng.randrange(90_000), rng.randrange(900), 0, 1, what, name, way)
+              for what in ("kernel", "copy", "set") for name in NAMES for way in KINDS for _ in range(12)]  # fmt: skip
+    host = [(rng.randrange(90_000), rng.randrange(900), 1, "cudaLaunchKernel") for _ in device]
+    whole, _ = both(tmp_path, device, host)
+    data = whole.read_bytes()
+    path = tmp_path / "damaged.sqlite"
+    outcomes = {"facts": 0, "refused": 0}
+    for number in range(400):
+        changed = bytearray(data)
+        if number % 4 == 0:
+            del changed[rng.randrange(len(changed)) :]
+        for _ in range(rng.randrange(1, 60)):
+            if changed:
+                changed[rng.randrange(len(changed))] = rng.randrange(256)
+        path.write_bytes(bytes(changed))
+        try:
+            facts = rank_facts(path)
+        except UsageError as error:
+            assert "\n" not in str(error)
+            outcomes["refused"] += 1
+            continue
+        outcomes["facts"] += 1
+        for one in facts:
+            for unit in one.devices:
+                assert 0 <= unit.totals.busy_ns <= unit.totals.span_ns
+                assert sum(unit.idle_ns.values()) + unit.region_busy_ns == unit.region_ns
+        diagnosis_of(facts, ["damaged.sqlite"])
+    assert min(outcomes.values()) > 20, outcomes

@@ -15,8 +15,11 @@ import msgspec
 import pytest
 from trace_oracle import SHARED
 
+from underfed.diagnosis import from_json, to_json
 from underfed.errors import UnderfedError
+from underfed.timeline.ranks import skew_of
 from underfed.trace import trace_facts
+from underfed.trace.meaning import diagnosis_of
 
 SEEDS = (
     "zoo/tiny_ops/after/trace.json.gz",
@@ -85,12 +88,25 @@ def attempt(path, count, seed):
         except Exception as error:
             raise AssertionError(f"mutation {number} of seed {seed} ({source.name}) ended in a traceback") from error
         outcomes["facts"] += 1
+        check_diagnosis(facts)
         for device in facts.devices:
             assert 0 <= device.totals.busy_ns <= device.totals.span_ns
             assert sum(device.idle_ns.values()) + device.region_busy_ns == device.region_ns
             assert min(device.idle_ns.values()) >= 0
         assert msgspec.json.decode(msgspec.json.encode(facts), type=type(facts)) == facts
     return outcomes
+
+
+def check_diagnosis(facts):
+    found = diagnosis_of([facts], ["mutated.json"])
+    assert from_json(to_json(found)) == found
+    path = facts.main and facts.main.path
+    if path is not None:
+        assert sum(path.by_class.values()) == path.span_ns
+        assert min(path.by_class.values(), default=0) >= 0
+    if facts.log is not None:
+        skew = skew_of([facts.log, facts.log], [0, 1])
+        assert skew is None or skew.caused_ns == 0
 
 
 def check(tmp_path, count, seed):

@@ -65,7 +65,7 @@ def _read(path: Path, named: Path) -> list[Timeline]:
             database.text_factory = lambda data: data.decode("utf-8", "replace")
             database.execute("PRAGMA trusted_schema = OFF")
             return Export(database, named).timelines()
-    except (sqlite3.Error, OverflowError) as error:
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{shown(named)} is an SQLite file that cannot be read ({shown(str(error))}): export it again"
         ) from None
