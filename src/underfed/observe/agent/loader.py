@@ -170,7 +170,8 @@ def _timed_fetch(original):
         if getattr(self, "_underfed_collate", None) is None:
             _time_collate(self)
         self._underfed_collate[0] = 0
-        usage = resource.getrusage(resource.RUSAGE_SELF)
+        # In the training process the other threads are the loop's own, so there its thread's time says it all.
+        usage = resource.getrusage(resource.RUSAGE_SELF) if info is not None else None
         token = CLOCK.enter(DATA) if info is not None else None
         start, cpu = perf_counter_ns(), thread_time_ns()
         try:
@@ -181,8 +182,10 @@ def _timed_fetch(original):
                 if token is not None:
                     CLOCK.leave(DATA, token)
                     CLOCK.reset()
-                after = resource.getrusage(resource.RUSAGE_SELF)
-                process = int(1e9 * (after.ru_utime + after.ru_stime - usage.ru_utime - usage.ru_stime))
+                process = cpu
+                if usage is not None:
+                    after = resource.getrusage(resource.RUSAGE_SELF)
+                    process = int(1e9 * (after.ru_utime + after.ru_stime - usage.ru_utime - usage.ru_stime))
                 read = _read_bytes() if before is not None else None
                 read = read - before if read is not None and before is not None else None
                 try:

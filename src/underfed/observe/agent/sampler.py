@@ -26,6 +26,7 @@ _stop = None
 _done = None
 _stacks = {}
 _torch_lines = {}
+_files = {}
 
 _FETCHER = frames._HERE + "loader.py"
 _FORWARD = ("/torch/nn/modules/module.py", "/torch/_dynamo/eval_frame.py")
@@ -93,6 +94,23 @@ def _torch_line(frame):
     return known
 
 
+def _about(name):
+    """Return what a file's name says of its code: (user's, forward, checkpointing, functional, optimizer, known)."""
+    about = _files.get(name)
+    if about is None:
+        if len(_files) > 10_000:
+            _files.clear()
+        about = _files[name] = (
+            frames.is_user(name),
+            name.endswith(_FORWARD),
+            name.endswith(_CHECKPOINTING),
+            any(part in name for part in _FUNCTIONAL),
+            "/torch/optim/" in name,
+            next((what for part, what in _KNOWN if part in name), None),
+        )
+    return about
+
+
 def classify(frame):
     """Return (class, user place, leaf place) of the training thread's innermost frame outside every region.
 
@@ -102,23 +120,22 @@ def classify(frame):
     """
     leaf, user, known, forward, data = frame, None, None, False, False
     below = None
-    functional = any(part in frame.f_code.co_filename for part in _FUNCTIONAL)
-    in_optim = "/torch/optim/" in frame.f_code.co_filename
+    functional, in_optim = _about(frame.f_code.co_filename)[3:5]
     while frame is not None:
         code = frame.f_code
-        name = code.co_filename
-        if frames.is_user(name):
+        users, runs_module, checkpoints, _, _, named = _about(code.co_filename)
+        if users:
             if user is None:
                 user = frame
             if known is None and code is not S.step_code and code.co_name.lower().lstrip("_").startswith(_SAVES):
                 known = "checkpoint"
-        if name.endswith(_FORWARD):
+        if runs_module:
             forward = True
-        elif name.endswith(_CHECKPOINTING):
+        elif checkpoints:
             if not S.checkpointing and frame.f_back is not None:
                 S.checkpointing = frames.place(frames.user_frame(frame) or frame)
         elif known is None:
-            known = next((what for part, what in _KNOWN if part in name), None)
+            known = named
         loops = S.loops.get(code)
         if loops is not None:
             if frame.f_lasti in loops or (
