@@ -153,6 +153,18 @@ def test_traces_of_different_runs_are_not_held_against_each_other(tmp_path):
     assert skew is None or skew.unmatched > skew.matched
 
 
+def test_a_rank_that_has_several_traces_counts_once(tmp_path):
+    world = World(ranks=3, slow={1: 3_000_000})
+    run = simulate(world)
+    (tmp_path / "again").mkdir()
+    paths = write(tmp_path, world, run, noted=False)
+    later = write(tmp_path / "again", world, simulate(replace(world, seed=5, compute=9_000_000)), noted=False)
+    once, twice = diagnose(paths, run.step_ns / 1e6), diagnose([*paths, *later], run.step_ns / 1e6)
+    assert twice.subject.ranks == 3
+    assert twice.verdict.text == once.verdict.text
+    assert any("first of each" in limit for limit in twice.limits)
+
+
 def test_groups_are_held_apart(tmp_path):
     """The same sequence numbers in two groups of two ranks each."""
     world = World(ranks=2)

@@ -22,6 +22,8 @@ from underfed.timeline.names import MEETING
 ROWS_MOST = 4_000_000
 #: Ends that lie this much further apart than the clocks say belong to different collectives.
 ENDS_APART_NS = 2_000_000
+#: Larger numbers are no count of collectives; what is packed into one number below has room for these.
+_SEQUENCE_MOST = 1 << 48
 #: Ranks that cause this share of the waiting, if few, are the late ones.
 MOST_OF_IT = 0.75
 #: And these few: one, or one machine's worth of eight among many.
@@ -130,7 +132,7 @@ def _all_rows(logs: Sequence[CollectiveLog], keys: dict[str, int]) -> _Rows:
     for rank, log in enumerate(logs):
         renamed = np.array([keys.setdefault(key, len(keys)) for key in log.keys] or [0], np.int64)
         key = renamed[unpacked(log.key)[:most]]
-        sequence = unpacked(log.sequence)[:most]
+        sequence = np.minimum(unpacked(log.sequence)[:most], _SEQUENCE_MOST)
         # Without numbers of their own, collectives of a kind and group are numbered by their order; those that share a
         # number (coalesced ones) as well.
         order = _ordinal(key, sequence)

@@ -25,26 +25,23 @@ _IDLE = {
 
 
 def ranks_of(facts: Sequence[TraceFacts]) -> tuple[list[int], list[str]]:
-    """Return the rank of each trace, by its place where the trace has none or shares it, and what is odd about that."""
-    seen: set[int] = set()
-    found, twice = [], 0
-    for place, one in enumerate(facts):
-        rank = one.rank if one.rank is not None and one.rank >= 0 else place
-        if rank in seen:
-            twice += 1
-            rank = next(number for number in range(place, 1 << 30) if number not in seen)
-        seen.add(rank)
-        found.append(rank)
-    limits = [f"{twice} traces repeat a rank; ranks are numbered by their place instead"] if twice else []
-    return (list(range(len(facts))) if twice else found), limits
+    """Return the rank of each trace, by its place where not all say one, and a limit where ranks repeat."""
+    said = [one.rank for one in facts if one.rank is not None and one.rank >= 0]
+    if len(said) < len(facts):
+        return list(range(len(facts))), []
+    more = len(said) - len(set(said))
+    if not more:
+        return said, []
+    return said, [f"{more} of the traces are of ranks that another one shows: ranks are compared by the first of each"]
 
 
 def skew_between(facts: Sequence[TraceFacts], ranks: Sequence[int]) -> tuple[Skew | None, SkewFacts | None, list[str]]:
     """Hold the ranks against each other; None where they have no collective in common, and what limits the answer."""
     limits: list[str] = []
-    with_log = [(one, rank) for one, rank in zip(facts, ranks, strict=True) if one.log is not None]
+    first = {rank: one for one, rank in reversed(list(zip(facts, ranks, strict=True)))}
+    with_log = [(one, rank) for rank, one in sorted(first.items()) if one.log is not None]
     world = max((one.world_size or 0 for one in facts), default=0)
-    if len(facts) == 1:
+    if len(first) == 1:
         if with_log and world != 1:
             of = f" of {world}" if world else ""
             limits.append(
@@ -52,8 +49,8 @@ def skew_between(facts: Sequence[TraceFacts], ranks: Sequence[int]) -> tuple[Ske
                 "give the traces of all ranks"
             )
         return None, None, limits
-    if world > len(facts):
-        limits.append(f"traces of {len(facts)} of {world} ranks: one that is missing may be the one that is late")
+    if world > len(first):
+        limits.append(f"traces of {len(first)} of {world} ranks: one that is missing may be the one that is late")
     skew = None
     if len(with_log) > 1:
         skew = skew_of([one.log for one, _ in with_log if one.log is not None], [rank for _, rank in with_log])
@@ -70,7 +67,7 @@ def skew_between(facts: Sequence[TraceFacts], ranks: Sequence[int]) -> tuple[Ske
         )
     if dropped := sum(one.log.dropped for one, _ in with_log if one.log is not None):
         limits.append(f"{dropped} later collectives were left out when holding the ranks against each other")
-    return skew, _facts(skew, facts, ranks), limits
+    return skew, _facts(skew, list(first.values()), list(first)), limits
 
 
 def _facts(skew: Skew, facts: Sequence[TraceFacts], ranks: Sequence[int]) -> SkewFacts:

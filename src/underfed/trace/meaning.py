@@ -39,7 +39,7 @@ def diagnosis_of(facts: Sequence[TraceFacts], paths: Sequence[str], step_ms: flo
     subject = Subject(
         kind="trace",
         paths=list(paths),
-        ranks=len(facts),
+        ranks=len(set(numbers)),
         steps=steady_steps(chosen) or None,
         warmup_steps=chosen.warmup_steps,
         device=evidence.device_name or ("GPU" if evidence.on_gpu else "CPU"),
