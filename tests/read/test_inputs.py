@@ -178,6 +178,34 @@ def test_everything_counted_is_written_on_request(folder):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_trace_that_is_read_is_not_overwritten(folder):
+    path = folder / "rank0.pt.trace.json.gz"
+    before = path.read_bytes()
+    done = run(folder, "--facts", folder / "." / "rank0.pt.trace.json.gz")
+    assert done.returncode == 2
+    assert "overwrite" in done.stderr
+    assert path.read_bytes() == before
+
+
+def test_a_pipe_is_read_as_a_file_is(folder):
+    path = folder / "rank0.pt.trace.json.gz"
+    line = f"{sys.executable} -m underfed read --json --step-ms 9"
+    command = ["bash", "-c", f"{line} <(zcat {path})"]
+    piped = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert piped.returncode == 0, piped.stderr
+    assert (
+        from_json(piped.stdout.encode()).step == from_json(run(path, "--json", "--step-ms", "9").stdout.encode()).step
+    )
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-this-name/t.json", "/dev/zero", "/proc/self/mem", "\udcff\x1b.json"])
+def test_odd_paths_are_one_line(name):
+    done = run(name)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "\x1b" not in done.stderr
+
+
 def test_a_bar_is_shown_on_a_terminal_alone(tmp_path):
     world = World(ranks=6, steps=3)
     paths = write(tmp_path, world, simulate(world))

@@ -56,11 +56,15 @@ def read(
     from underfed.trace.meaning import diagnosis_of
     from underfed.trace.on_ray import address_of
     from underfed.trace.places import places_of
+    from underfed.trace.source import shown
     from underfed.trace.tell import progress_bar, write_facts
 
     if on is not None:
         address_of(on)
-    found, refused = read_many(places_of(paths), on=on, progress=progress_bar())
+    places = places_of(paths)
+    if facts is not None and Path(facts).resolve() in {one.resolve() for one in places if isinstance(one, Path)}:
+        raise UsageError(f"read: --facts {shown(facts)} would overwrite a trace that is read")
+    found, refused = read_many(places, on=on, progress=progress_bar())
     ranks = [one for _, one in found]
     diagnosis = diagnosis_of(ranks, [str(path) for path, _ in found], step_ms)
     diagnosis = msgspec.structs.replace(diagnosis, limits=[*diagnosis.limits, *refused])

@@ -80,6 +80,8 @@ def _about_ranks(verdict: Verdict, findings: Sequence[Finding], evidence: Eviden
     skew = evidence.skew
     if skew is not None and skew.waiting >= T.worth * evidence.step_ms and verdict.cause != "X13":
         text = f"{text} {late_summary(skew)}"
+    if skew is not None and skew.late and verdict.bound == "compute":
+        text = text.replace("The GPU computes", f"The GPU of rank {', '.join(map(str, skew.late))} computes", 1)
     return msgspec.structs.replace(verdict, text=text)
 
 

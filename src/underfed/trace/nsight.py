@@ -26,6 +26,9 @@ def is_nsight(path: Path) -> bool:
     if path.name.endswith(_REPORTS):
         return True
     try:
+        # Only of a regular file: what is read off a pipe is gone.
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
     except OSError:

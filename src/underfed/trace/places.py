@@ -30,7 +30,10 @@ def places_of(paths: Sequence[str]) -> list[Place]:
 
 
 def _near(text: str) -> list[Place]:
-    path = Path(text).expanduser()
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:  # ~name of nobody
+        path = Path(text)
     if path.is_dir():
         inside = sorted(one for one in path.rglob("*") if one.name.endswith(_SUFFIXES) and one.is_file())
         return [inside[at] for at in _likely([str(one) for one in inside], text)]
