@@ -107,3 +107,14 @@ def test_an_accelerator_that_the_trace_does_not_show_leaves_the_bound_unknown():
     found = diagnosis_of([trace_facts(path)], [str(path)])
     assert found.verdict.bound == "unknown"
     assert found.step.device_ms is None
+
+
+@needs_shared
+@pytest.mark.parametrize(
+    ("name", "said"), [("cpu_only_rank34_full", "exchange gradients"), ("rank_non_gpu__rank_non_gpu", "no device time")]
+)
+def test_ranks_without_gpu_activity_are_not_called_compute_bound(name, said):
+    path = SHARED / "traces" / "hta" / f"{name}.json.gz"
+    found = diagnosis_of([trace_facts(path)], [str(path)])
+    assert found.verdict.bound == "unknown"
+    assert said in found.verdict.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +21,9 @@ _BYTES = {
 }  # fmt: skip
 #: Bytes over a rank's links for each byte of the buffer, as a multiple of (n - 1) / n.
 _LINK_FACTOR = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
+
+
+_CALLED = re.compile(r"(gloo|nccl|rccl|xccl|mpi|ucc):[a-z_]")
 
 
 class CollectiveRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +129,16 @@ def _table(timeline: Timeline, mine: Rows, ones: list[_One], asked: Flags, compu
             )
         )
     return sorted(found, key=lambda row: (-row.total_ns, row.name, row.group or ""))
+
+
+def called(timeline: Timeline) -> dict[str, int]:
+    """Collectives that the host called, by backend (nccl, gloo, mpi, ...), whether a device shows them or not."""
+    found: dict[str, int] = {}
+    counts = np.bincount(timeline.host.name, minlength=len(timeline.names))
+    for name, count in zip(timeline.names, counts.tolist(), strict=False):
+        if count and (match := _CALLED.match(name)):
+            found[match[1]] = found.get(match[1], 0) + count
+    return found
 
 
 def bus_rate(kind: str, size: int | None, buffer_bytes: int | None, time_ns: int) -> float | None:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from underfed.timeline import steps as s
-from underfed.timeline.collectives import CollectiveLog, CollectiveRow, collectives
+from underfed.timeline.collectives import CollectiveLog, CollectiveRow, called, collectives
 from underfed.timeline.critical import PathFacts, critical_path
 from underfed.timeline.device import Parts, Rows, Totals, communicating, devices, parts
 from underfed.timeline.idle import Gap, HostView, attribute, host_view, longest
@@ -85,7 +85,8 @@ class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     `steps` are all steps seen, the first `warmup_steps` of them left out of every other figure; `step_source` says what
     marks them. `host_ns` is the time that the launching threads spent in each class of wait, whether the device was
-    idle meanwhile or not. `collectives` and `log` are those of the device with most work.
+    idle meanwhile or not. `collectives` and `log` are those of the device with most work;
+    `called` counts the collectives that the host called, by backend.
     """
 
     rank: int | None
@@ -106,6 +107,7 @@ class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
     copies: list[CopyRow]
     collectives: list[CollectiveRow]
     log: CollectiveLog | None
+    called: dict[str, int]
     calls: list[CallRow]
     launches: LaunchFacts
     character: Character
@@ -188,6 +190,7 @@ def facts_of(timeline: Timeline, window_ns: tuple[int, int] | None = None) -> Tr
         copies=copy_table(timeline, launches, rows),
         collectives=table,
         log=log,
+        called=called(timeline),
         calls=call_table(timeline, host_inside),
         launches=launch,
         character=character(timeline, rows),

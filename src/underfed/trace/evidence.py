@@ -37,7 +37,7 @@ def evidence_of(facts: TraceFacts, step_ms: float | None = None) -> tuple[Eviden
     step = _device_budget(device, number, time) if device else _host_budget(facts, number, time)
     evidence = Evidence(
         kind="trace",
-        on_gpu=device is not None or facts.device_name is not None,
+        on_gpu=device is not None or facts.device_name is not None or _of_gpus(facts),
         device_name=(device.name if device else None) or facts.device_name,
         steps=steps,
         warmup=facts.warmup_steps,
@@ -90,6 +90,11 @@ def _device_budget(device: DeviceFacts, number: int, time: StepTime) -> Step:
     )
 
 
+def _of_gpus(facts: TraceFacts) -> bool:
+    """Tell whether the host called collectives that only devices take part in."""
+    return any(name in facts.called for name in ("nccl", "rccl", "xccl"))
+
+
 def _host_budget(facts: TraceFacts, number: int, time: StepTime) -> Step:
     """Budget of a trace without a device: what the launching threads did not wait for is the CPU's work.
 
@@ -97,7 +102,7 @@ def _host_budget(facts: TraceFacts, number: int, time: StepTime) -> Step:
     """
     step = time.likely
     data = min(step, facts.host_ns.get("data", 0) / number)
-    if facts.device_name is not None or facts.counts.runtime:
+    if facts.device_name is not None or facts.counts.runtime or _of_gpus(facts):
         return Step(ms=step * _MS, wait_ms=Waits(data=data * _MS))
     stall = min(step - data, sum(facts.host_ns.get(name, 0) for name in ("gc", "compile", "stall")) / number)
     work = step - data - stall
@@ -191,6 +196,8 @@ def _settings(facts: TraceFacts) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     if facts.capability is not None:
         settings["capability"] = list(facts.capability)
+    if facts.called or (facts.world_size or 1) > 1:
+        settings["distributed"] = True
     # Products of fp32 matrices without tensor cores on a card that has TF32 are what this setting does.
     if facts.character.tensor_cores_ns.get("no") and (facts.capability or (0,))[0] >= 8:
         settings["matmul_precision"] = "highest"

@@ -135,8 +135,8 @@ def _limits(facts: TraceFacts, evidence: Evidence, time: StepTime) -> list[str]:
             "optimizer": "the time between two calls of Optimizer.step",
         }.get(facts.step_source or "", "the time between two batches of the loader")
         limits.append(f"the profiler marked no steps: a step is {what}")
-    if not evidence.on_gpu and facts.counts.runtime:
-        limits.append("the trace has GPU calls, but no GPU activity: record with ProfilerActivity.CUDA")
+    if facts.main is None and (facts.counts.runtime or evidence.on_gpu):
+        limits.append("the run uses a GPU, but the trace holds no GPU activity: record with ProfilerActivity.CUDA")
     if not time.given and steps:
         low, high = time.low * _MS, time.high * _MS
         limits.append(
