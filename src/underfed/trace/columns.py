@@ -69,11 +69,18 @@ class Numbering(dict[Any, int]):
         return number
 
 
+class Names(Numbering):
+    """Numbers names by what is kept of them: a longer one costs no more than its beginning."""
+
+    def __missing__(self, key: Any) -> int:
+        return self[key[:_NAME_MOST]] if len(key) > _NAME_MOST else super().__missing__(key)
+
+
 class Columns:
     """What has been read so far."""
 
     def __init__(self) -> None:
-        self.names = Numbering()
+        self.names = Names()
         self.threads = Numbering()
         self.device: list[dict[str, NDArray[Any]]] = []
         self.host: list[dict[str, NDArray[Any]]] = []
@@ -113,7 +120,8 @@ class Columns:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None:
         ts = np.array([row.ts for row in rows], np.float64)
         dur = np.array([row.dur for row in rows], np.float64)
-        exact = [at for at, row in enumerate(rows) if type(row) is ExactEvent]
+        # Only what is read event by event, without its text, can be exact.
+        exact = [] if text else [at for at, row in enumerate(rows) if type(row) is ExactEvent]
         usable = (np.abs(ts) < _MOST_NS / 1000) & (np.abs(dur) < _LONGEST_NS / 1000)
         if shift_us and not ((ts[usable] >= _KEPT_US) & (ts[usable] < 2 * _KEPT_US)).all():
             return None
@@ -166,7 +174,7 @@ class Columns:
 
     def _names(self, rows: Sequence[Event]) -> NDArray[np.int32]:
         names = self.names
-        return np.array([names[row.name[:_NAME_MOST]] for row in rows], np.int32)
+        return np.array([names[row.name] for row in rows], np.int32)
 
     def tables(self) -> tuple[m.DeviceEvents, m.HostEvents]:
         """Return all columns, joined, in the order of the file."""
