@@ -111,10 +111,31 @@ def test_an_accelerator_that_the_trace_does_not_show_leaves_the_bound_unknown():
 
 @needs_shared
 @pytest.mark.parametrize(
-    ("name", "said"), [("cpu_only_rank34_full", "exchange gradients"), ("rank_non_gpu__rank_non_gpu", "no device time")]
+    ("name", "said"),
+    [("cpu_only_rank34_full", "nothing that was measured"), ("rank_non_gpu__rank_non_gpu", "no device time")],
 )
 def test_ranks_without_gpu_activity_are_not_called_compute_bound(name, said):
     path = SHARED / "traces" / "hta" / f"{name}.json.gz"
     found = diagnosis_of([trace_facts(path)], [str(path)])
     assert found.verdict.bound == "unknown"
     assert said in found.verdict.text
+
+
+@pytest.mark.parametrize(("busy", "ranks", "bound"), [(9, 1, "compute"), (9, 2, "unknown"), (1, 1, "unknown")])
+def test_a_cpu_only_trace_counts_as_computing_what_operators_show(tmp_path, busy, ranks, bound):
+    """Steps of 10 ms with `busy` ms of operators; in the rest nothing is recorded: a sleep, or a wait for a rank."""
+    events = []
+    for step in range(45):
+        row = {"ph": "X", "pid": 1, "tid": 1}
+        begin = 10_000.0 * step
+        mark = {**row, "cat": "user_annotation", "name": f"ProfilerStep#{step}", "ts": begin, "dur": 10_000.0}
+        events.append(mark)
+        events += [
+            {**row, "cat": "cpu_op", "name": "aten::mm", "ts": begin + 500 * at, "dur": 480.0} for at in range(2 * busy)
+        ]
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"traceEvents": events, "distributedInfo": {"rank": 0, "world_size": ranks}}))
+    found = diagnosis_of([trace_facts(path)], [str(path)], 10.0)
+    assert found.verdict.bound == bound
+    assert found.step.device_ms == pytest.approx(busy, abs=0.6)
+    assert found.step.wait_ms.other == pytest.approx(10 - busy, abs=0.6)

@@ -12,7 +12,7 @@ from underfed.timeline.collectives import CollectiveLog, CollectiveRow, called, 
 from underfed.timeline.critical import PathFacts, critical_path
 from underfed.timeline.device import Parts, Rows, Totals, communicating, devices, parts
 from underfed.timeline.idle import Gap, HostView, attribute, host_view, longest
-from underfed.timeline.intervals import Flags, Ints, Spans, clip, measure
+from underfed.timeline.intervals import NOTHING, Flags, Ints, Spans, clip, join, measure, subtract
 from underfed.timeline.kernels import (
     CallRow,
     Character,
@@ -27,6 +27,8 @@ from underfed.timeline.launches import Launches, LaunchFacts, launch_facts, laun
 from underfed.timeline.model import KERNEL, OPERATOR, PYTHON, RUNTIME, Timeline, used
 from underfed.timeline.names import LOADER_NEXT
 
+#: Key of `host_ns` for time in operators and calls that are no wait.
+WORK = "work"
 KERNELS_KEPT = 200
 GAPS_KEPT = 10
 #: Real traces read below 1 % here, from kernels launched ahead of the end of the one before.
@@ -85,8 +87,8 @@ class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     `steps` are all steps seen, the first `warmup_steps` of them left out of every other figure; `step_source` says what
     marks them. `host_ns` is the time that the launching threads spent in each class of wait, whether the device was
-    idle meanwhile or not. `collectives` and `log` are those of the device with most work;
-    `called` counts the collectives that the host called, by backend.
+    idle meanwhile or not, and under `work` in operators and calls that are none. `collectives` and `log` are those of
+    the device with most work; `called` counts the collectives that the host called, by backend.
     """
 
     rank: int | None
@@ -287,7 +289,9 @@ def _host_waits(scene: _Scene) -> dict[str, int]:
         window = extent
     if window is None:
         return {}
-    return {name: measure(clip(spans, *window)) for name, spans in scene.view.classes.items()}
+    waits = {name: measure(clip(spans, *window)) for name, spans in scene.view.classes.items()}
+    waiting = join(*scene.view.classes.values()) if scene.view.classes else NOTHING
+    return {**waits, WORK: measure(clip(subtract(scene.view.active, waiting), *window))}
 
 
 def _loader(timeline: Timeline, inside: Flags) -> LoaderSeen | None:

@@ -96,7 +96,7 @@ def _of_gpus(facts: TraceFacts) -> bool:
 
 
 def _host_budget(facts: TraceFacts, number: int, time: StepTime) -> Step:
-    """Budget of a trace without a device: what the launching threads did not wait for is the CPU's work.
+    """Budget of a trace without a device: operators that wait for nothing are the CPU's work.
 
     Where the machine has a device that the trace does not show, nothing says who does the work.
     """
@@ -105,14 +105,18 @@ def _host_budget(facts: TraceFacts, number: int, time: StepTime) -> Step:
     if facts.device_name is not None or facts.counts.runtime or _of_gpus(facts):
         return Step(ms=step * _MS, wait_ms=Waits(data=data * _MS))
     stall = min(step - data, sum(facts.host_ns.get(name, 0) for name in ("gc", "compile", "stall")) / number)
-    work = step - data - stall
+    # Where nothing is recorded, nothing says that the CPU computed: it can have slept, or waited for another rank.
+    work = min(step - data - stall, facts.host_ns.get("work", 0) / number)
+    other = step - data - stall - work
     return Step(
         ms=step * _MS,
         device_ms=work * _MS,
         device_share=work / step,
         compute_ms=work * _MS,
         copy_ms=0.0,
-        wait_ms=Waits(data=data * _MS, transfer=0.0, sync=0.0, launch=0.0, stall=stall * _MS, comms=0.0, other=0.0),
+        wait_ms=Waits(
+            data=data * _MS, transfer=0.0, sync=0.0, launch=0.0, stall=stall * _MS, comms=0.0, other=other * _MS
+        ),
     )
 
 
