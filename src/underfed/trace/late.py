@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from statistics import median
 
 from underfed.playbook.evidence import SkewFacts
+from underfed.timeline.collectives import CollectiveLog
 from underfed.timeline.facts import TraceFacts
-from underfed.timeline.ranks import Skew, skew_of
+from underfed.timeline.ranks import ROWS_MOST, Skew, skew_of
 from underfed.trace.evidence import steady_steps
 
 _MS = 1e-6
@@ -65,9 +66,13 @@ def skew_between(facts: Sequence[TraceFacts], ranks: Sequence[int]) -> tuple[Ske
         limits.append(
             f"the ranks' clocks are {skew.clocks_ns * _MS:.3g} ms apart: they are lined up by the ends of collectives"
         )
-    if dropped := sum(one.log.dropped for one, _ in with_log if one.log is not None):
+    if dropped := sum(_dropped(one.log, len(with_log)) for one, _ in with_log if one.log is not None):
         limits.append(f"{dropped} later collectives were left out when holding the ranks against each other")
     return skew, _facts(skew, list(first.values()), list(first)), limits
+
+
+def _dropped(log: CollectiveLog, ranks: int) -> int:
+    return log.dropped + max(0, len(log.key) // 8 - ROWS_MOST // ranks)
 
 
 def _facts(skew: Skew, facts: Sequence[TraceFacts], ranks: Sequence[int]) -> SkewFacts:
