@@ -8,6 +8,7 @@ from underfed.diagnosis import Diagnosis
 from underfed.pictures.material import Material
 from underfed.pictures.shapes import Chart, Section, Table, number
 from underfed.report.text import clean
+from underfed.report.words import has_gpu
 from underfed.timeline import names as n
 
 _EMPTY = Section(id="kernels", title="Kernels by time")
@@ -20,6 +21,8 @@ _MS = 1e-6
 def section(material: Material) -> Section:
     """Return the section about kernels."""
     facts = material.facts
+    if facts is None and not has_gpu(material.diagnosis.subject):
+        return replace(_EMPTY, missing="The CPU is the device here: there are no kernels.")
     if facts is None:
         why = "The device was not traced, so nothing is known of its kernels."
         return replace(_EMPTY, missing=why)

@@ -14,6 +14,7 @@ from underfed.pictures.palette import LABELS, NAMES
 from underfed.pictures.scene import CAUSE_CLASS, CAUSE_WORDS, Scene, scene_of
 from underfed.pictures.shapes import Chart, Section, Table, number
 from underfed.report.text import clean
+from underfed.report.words import has_gpu
 from underfed.timeline import hostcalls as h
 from underfed.timeline.device import Rows
 from underfed.timeline.intervals import NOTHING, Ints, Spans, clip, join, measure, subtract, union
@@ -49,7 +50,9 @@ def section(material: Material) -> Section:
     """Return the section with the timelines."""
     scene = scene_of(material)
     if scene is None:
-        return replace(_EMPTY, missing="No device work was traced, so there is no timeline of a step.")
+        on_cpu = not has_gpu(material.diagnosis.subject)
+        why = "The CPU is the device here, and no trace of it was taken." if on_cpu else "No device work was traced."
+        return replace(_EMPTY, missing=f"{why} So there is no timeline of a step.")
     if not scene.steps:
         return replace(_EMPTY, missing="No steps are marked in the trace.")
     typical, bad = _chosen(scene.steps)
