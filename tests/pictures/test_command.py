@@ -72,6 +72,7 @@ def test_a_missing_extra_is_one_line(library: str, tmp_path: Path) -> None:
         [RECORDING, RECORDING, "--format", "md"],
         [RECORDING, "--format", "pdf"],
         [RECORDING, "--format", "md", "--step-ms", "-1"],
+        [RECORDING, "--format", "md", "--step-ms", "20"],
         [RECORDING, "--format", "md", "-o", "/dev/full"],
     ],
 )

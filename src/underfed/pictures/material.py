@@ -46,6 +46,8 @@ def load(paths: list[str], step_ms: float | None = None) -> Material:
     if _is_recording(first):
         if len(paths) > 1:
             raise UsageError("report: one recording at a time; several paths are the traces of one run's ranks")
+        if step_ms is not None:
+            raise UsageError("report: --step-ms is for traces; a recording has timed its steps itself")
         return _of_recording(first)
     if len(paths) == 1 and (saved := _saved(first)) is not None:
         return Material(diagnosis=saved, title=_title(first))
