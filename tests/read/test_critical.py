@@ -149,7 +149,7 @@ class Machine:
         return json.dumps({"traceEvents": events})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(actions, st.integers(0, 99))
 @example([("launch", 0, 9, "compute", False), ("launch", 1, 30, "comms", False), ("launch", 0, 2, "copy", True)], 1)
 @example([("launch", 0, 40, "compute", False), ("sync", 0), ("data", 20), ("launch", 0, 1, "compute", False)], 2)
