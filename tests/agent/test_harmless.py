@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import UNDERFED, Run
 
+from conftest import UNDERFED, Run
 from underfed.recording.read import read
 
 pytestmark = pytest.mark.torch

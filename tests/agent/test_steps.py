@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Run, exact
 
+from conftest import Run, exact
 from underfed.recording import records as r
 
 pytestmark = pytest.mark.torch

@@ -29,6 +29,8 @@ def nothing_is_false(dst: Path, far: Path, before: dict[str, str]) -> None:
     """A file under its own name is what lies on the far side, or what lay here before: whole, never half."""
     truth = files_of(far)
     for name, digest in files_of(dst, (INCOMING,)).items():
+        if name.startswith(".underfed-probe-"):
+            continue  # of a write probe that was killed; the next pull removes it
         assert digest in {truth.get(name), before.get(name)}, name
 
 
