@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import shutil
@@ -32,6 +33,19 @@ def nothing_is_false(dst: Path, far: Path, before: dict[str, str]) -> None:
         if name.startswith(".underfed-probe-"):
             continue  # of a write probe that was killed; the next pull removes it
         assert digest in {truth.get(name), before.get(name)}, name
+
+
+def test_the_probe_of_a_killed_pull_is_cleared(box: Box, tmp_path: Path) -> None:
+    make_run(tmp_path / "far/a")
+    for name, files in (("of-a-kill", ["0", "1"]), ("empty", []), ("held", ["0"])):
+        left = tmp_path / "dst" / f".underfed-probe-{name}"
+        left.mkdir(parents=True)
+        for file in files:
+            (left / file).write_bytes(bytes(1000))
+    with open(tmp_path / "dst/.underfed-probe-held/0", "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        assert underfed("pull", f"box:{tmp_path}/far", tmp_path / "dst", env=box.env).returncode == 0
+        assert [path.name for path in (tmp_path / "dst").glob(".underfed-*")] == [".underfed-probe-held"]
 
 
 def kill_pull(box: Box, tmp_path: Path, kills: int) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from underfed.carry.hashing import blocks, forget, hash_file, new_hasher
 from underfed.carry.manifest import LARGEST, BrokenManifestError, Manifest, decode
-from underfed.carry.names import INCOMING, MANIFEST, PROBE, REPLACED, WITHDRAWN, shown
-from underfed.carry.preflight import PERMANENT, check_room, space_at
+from underfed.carry.names import INCOMING, MANIFEST, REPLACED, WITHDRAWN, shown
+from underfed.carry.preflight import PERMANENT, check_room, clear_left_probes, space_at
 from underfed.carry.store import BusyError, CarryError, Held, RunPlace, Store
 from underfed.carry.take import Source
 from underfed.errors import UsageError
@@ -42,9 +42,7 @@ class LocalStore(Store):
             raise UsageError(f"{shown(self.folder)}: cannot be made: {error.strerror}; name another DST") from error
         if not os.access(self.folder, os.W_OK | os.X_OK) or os.statvfs(self.folder).f_flag & os.ST_RDONLY:
             raise UsageError(f"{shown(self.folder)}: cannot be written; nothing was copied; name another DST")
-        for left in self.folder.glob(PROBE + "-*"):
-            if not _alive(left.name.rpartition("-")[2]):
-                shutil.rmtree(left, ignore_errors=True)
+        clear_left_probes(self.folder)
 
     def check_room(self, sizes: Sequence[int], folders: int, counted_bytes: int) -> None:
         """Count, then try."""
@@ -351,15 +349,3 @@ def _same_bytes(path: Path, data: bytes) -> bool:
         return path.read_bytes() == data
     except OSError:
         return False
-
-
-def _alive(pid: str) -> bool:
-    if not pid.isdigit():
-        return True
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

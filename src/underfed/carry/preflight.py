@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import shutil
 import struct
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,14 +87,20 @@ def check_room(folder: Path, sizes: Sequence[int], folders: int, counted_bytes: 
     _probe(folder, files, counted_bytes)
 
 
-def _probe(folder: Path, files: int, total: int) -> None:
-    probe = folder / f"{PROBE}-{os.getpid()}"
+def _probe(folder: Path, files: int, total: int, *, again: bool = True) -> None:
+    probe, lock = None, -1
     try:
-        probe.mkdir()
-        _allocate(probe / "0", total)
+        probe = Path(tempfile.mkdtemp(prefix=f"{PROBE}-", dir=folder))
+        lock = os.open(probe / "0", os.O_CREAT | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with contextlib.suppress(OSError):  # a file system without locks: nothing clears what a kill leaves
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        _allocate(lock, total)
         for number in range(1, files):
             os.close(os.open(probe / str(number), os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and again and folder.is_dir():
+            _probe(folder, files, total, again=False)
+            return
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             kind = "quota" if error.errno == errno.EDQUOT else "space or inodes"
             raise NoRoomError(
@@ -101,21 +109,38 @@ def _probe(folder: Path, files: int, total: int) -> None:
             ) from error
         raise NoRoomError(f"{shown(folder)}: cannot be written: {error.strerror}; nothing was copied") from error
     finally:
-        shutil.rmtree(probe, ignore_errors=True)
+        if probe is not None:
+            shutil.rmtree(probe, ignore_errors=True)
+        if lock >= 0:
+            os.close(lock)
 
 
-def _allocate(path: Path, total: int) -> None:
+def clear_left_probes(folder: Path) -> None:
+    """Remove the probes of processes that were killed: empty ones, and those whose first file nobody has locked.
+
+    One that is being made at this very moment may be taken for such; its maker then makes another.
+    """
+    for left in folder.glob(f"{PROBE}-*"):
+        with contextlib.suppress(OSError):
+            left.rmdir()
+            continue
+        with contextlib.suppress(OSError):
+            fd = os.open(left / "0", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(fd)
+
+
+def _allocate(fd: int, total: int) -> None:
     """Reserve bytes for real; where the file system cannot reserve, write them up to 256 MB and let copying show."""
-    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600)
-    try:
-        if total == 0 or _fallocate(fd, total):
-            return
-        zeros = os.urandom(1 << 20)  # a compressing file system would keep zeros for nothing
-        for _ in range(min(total, 256 << 20) >> 20):
-            os.write(fd, zeros)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    if total == 0 or _fallocate(fd, total):
+        return
+    zeros = os.urandom(1 << 20)  # a compressing file system would keep zeros for nothing
+    for _ in range(min(total, 256 << 20) >> 20):
+        os.write(fd, zeros)
+    os.fsync(fd)
 
 
 def _fallocate(fd: int, total: int) -> bool:

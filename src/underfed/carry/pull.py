@@ -19,6 +19,7 @@ from underfed.carry.listing import Listing
 from underfed.carry.local import take_lock
 from underfed.carry.manifest import safe_relative
 from underfed.carry.names import INCOMING, plural, shown, size_text
+from underfed.carry.preflight import clear_left_probes
 from underfed.carry.store import BusyError
 from underfed.carry.unit import Base, UnitPull
 from underfed.carry.unit_outcome import PullOptions, UnitOutcome
@@ -268,6 +269,7 @@ def _destination(root: Path, *, check: bool) -> Iterator[tuple[Path, int]]:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
+        clear_left_probes(root)
         yield staging, lock
         _sweep_empty(staging)
     finally:
