@@ -1,4 +1,4 @@
-"""Writes what is generated: docs/rules.md, the tables in README.md, and the shipped JSON Schema.
+"""Writes what is generated: docs/rules.md, docs/audit-rules.md, the tables in README.md, and the shipped JSON Schema.
 
 python tools/make_docs.py           write the files that differ
 python tools/make_docs.py --check   write nothing; name the files that differ, and exit with 1
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
+from underfed.audit.pages import rules_page as audit_rules
 from underfed.cli import COMMANDS
 from underfed.diagnosis import json_schema
 from underfed.playbook.registry import RULES
@@ -64,6 +65,7 @@ def _between(page: str, name: str, text: str) -> str:
 
 FILES: dict[str, Callable[[str], str]] = {
     "docs/rules.md": rules_page,
+    "docs/audit-rules.md": lambda _: audit_rules(),
     "README.md": readme,
     "src/underfed/schema/diagnosis.schema.json": schema,
 }

@@ -1,0 +1,61 @@
+"""A DataLoader has no worker processes, so the training loop makes its own batches.
+
+Why it costs
+    With num_workers=0 reading, decoding and transforming run on the training thread, and the device waits for all
+    of it.
+
+Fix
+    DataLoader(..., num_workers=N): start at the CPUs that the run really has (`underfed box`). The order of
+    random numbers in augmentations changes, so no safe fix exists.
+
+When it stays silent
+    The number comes from where it cannot be followed, samples are slices of tensors in memory (workers make those
+    slower), the data set makes whole batches, or the process is no training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from underfed.audit.finding import Hit, Sure, lower
+from underfed.audit.loaders import Loader
+from underfed.audit.module import Class
+from underfed.audit.rule import AuditRule, Code
+
+
+def check(code: Code) -> Iterator[Hit]:
+    """Find DataLoaders without workers."""
+    for loader in code.loaders:
+        workers = loader.workers
+        if not workers.known:
+            code.not_known(loader.call, "num_workers of a DataLoader")
+            continue
+        if workers.value != 0 or isinstance(workers.value, bool) or loader.in_memory or loader.batched_already:
+            continue
+        via = f" ({workers.via})" if workers.is_default else ""
+        text = "num_workers is 0" if loader.given("num_workers") is not None else "num_workers is not given, so 0"
+        yield Hit(
+            loader.call, f"{text}{via}: the training thread makes every batch itself", _sure(loader, workers.is_default)
+        )
+    for call in code.calls:
+        if code.method_name(call).endswith("TrainingArguments") and not any(k.arg is None for k in call.keywords):
+            workers = code.value(code.keyword(call, "dataloader_num_workers"))
+            given = code.keyword(call, "dataloader_num_workers")
+            if given is None or (workers.known and workers.value == 0):
+                yield Hit(call, "dataloader_num_workers is 0: the training thread makes every batch itself", "possible")
+
+
+def _sure(loader: Loader, is_default: bool) -> Sure:
+    sure: Sure = "certain" if isinstance(loader.dataset_class, Class) or loader.given("transform") else "likely"
+    if is_default or loader.evaluates:
+        sure = lower(sure)
+    return sure if not (loader.evaluates and sure == "certain") else "likely"
+
+
+RULE = AuditRule(
+    id="T4",
+    name="too-few-loader-workers",
+    settle="`underfed run`: the share of the step that waits for the loader",
+    doc=__doc__ or "",
+    check=check,
+)

@@ -1,0 +1,63 @@
+"""Training runs in 32 bits: nothing in the project switches mixed precision on.
+
+Why it costs
+    Tensor cores do 16-bit products several times faster, and activations take half the memory and bandwidth.
+
+Fix
+    with torch.autocast("cuda", dtype=torch.bfloat16): around forward and loss; HF: bf16=True; Lightning:
+    precision="bf16-mixed". Results change within the precision, so no safe fix exists.
+
+When it stays silent
+    Anything in the project speaks of autocast, half or bfloat16, Accelerate decides, or no GPU is spoken of.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from underfed.audit.finding import Hit
+from underfed.audit.rule import AuditRule, Code
+
+_MIXED = (
+    r"autocast|bfloat16|\bbf16|fp16|float16|\bamp\b|\.half\(|mixed_precision|precision\s*=|GradScaler|deepspeed"
+    r"|Accelerator|\bFabric\b|float64|\.double\("
+)
+
+
+def check(code: Code) -> Iterator[Hit]:
+    """Find training loops on a GPU without mixed precision."""
+    for call in code.calls:
+        name = code.method_name(call)
+        open_ended = any(k.arg is None for k in call.keywords)
+        if name == "TrainingArguments" and not open_ended and "transformers" in code.module.called(call):
+            if code.keyword(call, "bf16") is None and code.keyword(call, "fp16") is None:
+                yield Hit(call, "TrainingArguments without bf16=True trains in 32 bits", "likely")
+        elif name == "Trainer" and "lightning" in code.module.called(call) and not open_ended and not call.args:
+            given = code.keyword(call, "precision")
+            if given is None and not code.project.mentions(r"bf16|16-mixed|float16") and _on_gpu(code, call):
+                yield Hit(call, "Trainer without precision trains in 32 bits", "likely")
+    if not code.project.uses_gpu or not code.whole.moves_batches or code.project.mentions(_MIXED):
+        return
+    loops = [one for one in code.whole.training.loops if one.module is code.module]
+    first = min(loops, key=lambda one: one.loop.lineno, default=None)
+    if first is not None and any(code.whole.heat.level(code.module, node) for node in first.loop.body):
+        yield Hit(_head(first.loop), "this loop trains in 32 bits: nothing switches mixed precision on", "likely")
+
+
+def _on_gpu(code: Code, call: ast.Call) -> bool:
+    kind = code.keyword(call, "accelerator")
+    return kind is None or not (isinstance(kind, ast.Constant) and kind.value == "cpu")
+
+
+def _head(loop: ast.For | ast.AsyncFor | ast.While) -> ast.AST:
+    return loop.test if isinstance(loop, ast.While) else loop.iter
+
+
+RULE = AuditRule(
+    id="T13",
+    name="fp32-where-16-bit-would-do",
+    settle="`underfed run`: the types of the products, and how much of the step they are",
+    doc=__doc__ or "",
+    check=check,
+)

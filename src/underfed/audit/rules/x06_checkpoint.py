@@ -1,0 +1,44 @@
+"""A checkpoint is written in every step.
+
+Why it costs
+    Copying the weights to the host and writing them blocks the training thread for as long as the disk takes.
+
+Fix
+    Write every N steps or at the end of an epoch.
+
+When it stays silent
+    Behind a condition that counts steps or compares results, and outside the step.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from underfed.audit.finding import Hit, Sure
+from underfed.audit.rule import AuditRule, Code
+from underfed.audit.rules.step_work import calls
+
+_SAVES = frozenset({"save_pretrained", "save_checkpoint", "save_state", "save_model", "save_weights"})
+
+
+def check(code: Code) -> Iterator[Hit]:
+    """Find checkpoints in the step."""
+    return calls(code, _judge)
+
+
+def _judge(call: ast.Call, name: str, method: str) -> tuple[str, Sure] | None:
+    if name in {"torch.save", "safetensors.torch.save_file", "pickle.dump", "joblib.dump", "numpy.save"}:
+        return f"{name}() writes to disk in every step", "certain" if name != "numpy.save" else "likely"
+    if method in _SAVES:
+        return f"{method}() writes a checkpoint in every step", "likely"
+    return None
+
+
+RULE = AuditRule(
+    id="X6",
+    name="checkpoint-on-training-thread",
+    settle="`underfed run`: time in the write, and the share of the run",
+    doc=__doc__ or "",
+    check=check,
+)

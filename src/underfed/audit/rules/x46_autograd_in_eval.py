@@ -1,0 +1,112 @@
+"""Evaluation records a graph that nothing uses.
+
+Why it costs
+    Every operation keeps its inputs for a backward pass that never comes: more memory, so smaller batches, and
+    extra work.
+
+Fix
+    with torch.inference_mode(): around the loop, or @torch.no_grad() on the function.
+
+When it stays silent
+    A caller, a decorator or a block switches gradients off, or the function uses gradients.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from underfed.audit.finding import Edit, Fix, Hit, Sure
+from underfed.audit.loops import evaluates
+from underfed.audit.module import LOOPS, Function
+from underfed.audit.rule import AuditRule, Code
+
+_OFF = re.compile(
+    r"no_grad|inference_mode|set_grad_enabled|enable_grad|autograd\.grad|\.backward\(|manual_backward|requires_grad_"
+)
+
+
+def check(code: Code) -> Iterator[Hit]:
+    """Find functions that put a model into eval mode and loop over data with gradients on."""
+    if ".eval()" not in code.module.source or code.project.mentions(
+        r"torch\.set_grad_enabled\(False\)|_C\._set_grad_enabled"
+    ):
+        return
+    for function in code.module.all_functions.values():
+        called = _puts_to_eval(function)
+        if called is None or function in code.whole.training.loop_functions | code.whole.training.step_functions:
+            continue
+        marks = " ".join(ast.unparse(mark) for mark in function.node.decorator_list)
+        if _OFF.search(code.module.text(function.node)) or _OFF.search(marks) or _switched_off(code, function, 0):
+            continue
+        uses = [
+            node for node in ast.walk(function.node) if isinstance(node, ast.Call) and ast.unparse(node.func) == called
+        ]
+        looped = [node for node in uses if any(isinstance(one, LOOPS) for one in code.module.up(node))]
+        if not looped:
+            continue
+        sure: Sure = "certain" if evaluates(function.name) else "likely"
+        if code.project.mentions(r"lightning|Accelerator|Trainer\("):
+            sure = "possible"
+        yield Hit(
+            looped[0],
+            f"{function.name}() evaluates with gradients on: no no_grad() or inference_mode() around it",
+            sure,
+            _fix(code, function),
+        )
+
+
+def _puts_to_eval(function: Function) -> str | None:
+    for node in ast.walk(function.node):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "eval"
+            and not node.args
+        ):
+            return ast.unparse(node.func.value)
+    return None
+
+
+def _switched_off(code: Code, function: Function, depth: int) -> bool:
+    if depth > 2:
+        return False
+    if function.outer is not None and _OFF.search(function.module.text(function.outer.node)):
+        return True
+    for module, call in code.project.calls_by_name.get(function.name, []):
+        found, _ = code.project.resolve(module, call)
+        if function not in found and found:
+            continue
+        around = module.function_of(call)
+        blocks = [one for one in module.up(call) if isinstance(one, ast.With)]
+        if any(_OFF.search(ast.unparse(item.context_expr)) for block in blocks for item in block.items):
+            return True
+        marks = around.node.decorator_list if around else []
+        if any(_OFF.search(ast.unparse(mark)) for mark in marks):
+            return True
+        if around is not None and around is not function and _switched_off(code, around, depth + 1):
+            return True
+    return False
+
+
+def _fix(code: Code, function: Function) -> Fix | None:
+    if code.module.imports.get("torch") != "torch" or any(
+        isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(function.node)
+    ):
+        return None
+    first = min([function.node.lineno, *(mark.lineno for mark in function.node.decorator_list)])
+    row = code.module.line(first)
+    indent = row[: len(row) - len(row.lstrip())]
+    at = code.module.offset(first, 0)
+    end = "\r\n" if "\r\n" in code.module.source else "\n"
+    return Fix("switch gradients off", False, (Edit(at, at, f"{indent}@torch.no_grad(){end}"),))
+
+
+RULE = AuditRule(
+    id="X46",
+    name="autograd-in-evaluation",
+    settle="peak memory and time of an evaluation, with and without",
+    doc=__doc__ or "",
+    check=check,
+)
