@@ -39,6 +39,14 @@ def _at_exit():
         core.fault("exit", error)
 
 
+def _switch(torch, folder):
+    """Set what `underfed try` asks for; below the agent's own hooks, so that they see the result."""
+    from . import core, hidden, overrides, overrides_loader, overrides_model, overrides_torch
+
+    hidden.hide((overrides, overrides_loader, overrides_model, overrides_torch))
+    overrides.install(torch, folder, core.S.options)
+
+
 def install(folder, options=""):
     """Hook torch, which has just been imported, and write to `folder`; called once a process."""
     torch = sys.modules.get("torch")
@@ -50,6 +58,8 @@ def install(folder, options=""):
     core.start(folder, _parse(options))
     if core.S.options.get("steps"):
         core.S.on_boundary.append(sampler.stop_at_limit)
+    if "trial" in core.S.options:
+        _switch(torch, folder)
     optim.on_optimizer = facts.note_optimizer
     if not _is_child():
         core.header()

@@ -1,0 +1,129 @@
+"""Switches of `underfed try` that torch and the interpreter have for the whole process."""
+
+import functools
+import gc
+import sys
+
+
+def threads(torch, value, notes):
+    """Threads of torch's own pool, whatever the program asks for later."""
+    wanted, before = int(value), torch.get_num_threads()
+    original = torch.set_num_threads
+
+    @functools.wraps(original)
+    def set_num_threads(number):
+        if sys._getframe(1).f_code.co_filename.endswith("/_utils/worker.py"):
+            return original(number)  # a loader's worker keeps to one thread
+        if number != wanted:
+            notes.acted("threads", f"torch.set_num_threads({int(number)}) -> {wanted}")
+        return original(wanted)
+
+    original(wanted)
+    torch.set_num_threads = set_num_threads
+    if before != wanted:
+        notes.acted("threads", f"threads {before} -> {wanted}")
+
+
+def tf32(torch, value, notes):
+    """TF32 for matrix products and convolutions."""
+    if not torch.cuda.is_available():
+        notes.refused("tf32", "no device: TF32 is a format of GPU tensor cores")
+        return
+    original = torch.set_float32_matmul_precision
+
+    @functools.wraps(original)
+    def set_precision(precision):
+        original("high" if precision == "highest" else precision)
+
+    before = torch.get_float32_matmul_precision()
+    original("high")
+    torch.set_float32_matmul_precision = set_precision
+    torch.backends.cudnn.allow_tf32 = True
+    if before == "highest":
+        notes.acted("tf32", "matmul precision highest -> high")
+
+
+def cudnn_benchmark(torch, value, notes):
+    """cuDNN's search for the fastest convolution."""
+    if not torch.cuda.is_available():
+        notes.refused("cudnn_benchmark", "no device: cuDNN is for GPUs")
+        return
+    if not torch.backends.cudnn.benchmark:
+        torch.backends.cudnn.benchmark = True
+        notes.acted("cudnn_benchmark", "cudnn.benchmark False -> True")
+
+
+def anomaly(torch, value, notes):
+    """Anomaly detection stays off, whoever switches it on."""
+    original = torch.set_anomaly_enabled
+
+    @functools.wraps(original)
+    def set_anomaly_enabled(enabled, check_nan=True):
+        if enabled:
+            notes.acted("anomaly", "anomaly detection on -> off")
+        return original(False, check_nan)
+
+    torch.set_anomaly_enabled = set_anomaly_enabled
+    original(False, True)
+
+
+def empty_cache(torch, value, notes):
+    """torch.cuda.empty_cache() does nothing."""
+    if not torch.cuda.is_available():
+        notes.refused("empty_cache", "no device: there is no cache to empty")
+        return
+
+    def nothing():
+        notes.acted("empty_cache", "torch.cuda.empty_cache() left out")
+
+    torch.cuda.empty_cache = functools.wraps(torch.cuda.empty_cache)(nothing)
+
+
+def garbage(torch, value, notes):
+    """gc.collect() of the program's own code does nothing, and what lives after a few steps is not searched again."""
+    from . import core, frames
+
+    original = gc.collect
+
+    @functools.wraps(original)
+    def collect(*args, **kwargs):
+        if frames.is_user(sys._getframe(1).f_code.co_filename):
+            notes.acted("gc", "gc.collect() left out")
+            return 0
+        return original(*args, **kwargs)
+
+    gc.collect = collect
+
+    def freeze(_kind):
+        if core.S.index >= 5:
+            core.S.on_boundary = [hook for hook in core.S.on_boundary if hook is not freeze]
+            gc.freeze()
+            notes.acted("gc", "gc.freeze() after 5 steps")
+
+    core.S.on_boundary.append(freeze)
+
+
+def sdpa(torch, value, notes):
+    """One backend of scaled_dot_product_attention; the others are switched off."""
+    if not torch.cuda.is_available():
+        notes.refused("sdpa", "no device: the backends are GPU kernels")
+        return
+    switches = {
+        "flash": torch.backends.cuda.enable_flash_sdp,
+        "efficient": torch.backends.cuda.enable_mem_efficient_sdp,
+        "math": torch.backends.cuda.enable_math_sdp,
+    }
+    for name, switch in switches.items():
+        switch(name == value)
+    notes.acted("sdpa", f"attention by {value} alone")
+
+
+SWITCHES = {
+    "threads": threads,
+    "tf32": tf32,
+    "cudnn_benchmark": cudnn_benchmark,
+    "anomaly": anomaly,
+    "empty_cache": empty_cache,
+    "gc": garbage,
+    "sdpa": sdpa,
+}

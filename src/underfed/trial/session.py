@@ -1,0 +1,212 @@
+"""A trial from its plan to its record: a first run for the diagnosis, then the arms in turns."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from underfed.diagnosis import Diagnosis, Finding
+from underfed.errors import MeasurementError, UnderfedError, UsageError
+from underfed.observe.launch_environment import inherited_environment, with_agent
+from underfed.recording.place import write_header
+from underfed.trial import process
+from underfed.trial.knobs import Change, advised
+from underfed.trial.measured import Measured, measure
+
+BASE = "baseline"
+SCOUT = "first"
+
+#: A run has enough when its steady part spans this many seconds as well: with steps of 1 ms, 60 of them say nothing.
+LEAST_S = 2.0
+#: A change of what an epoch costs needs that many borders of epochs in the steady part.
+LEAST_EPOCHS = 4
+
+
+@dataclass(kw_only=True)
+class Plan:
+    """What to run and for how long. `limit_s` ends a run whatever it has; `pairs` is the number of runs an arm."""
+
+    command: list[str]
+    changes: list[Change]
+    pairs: int = 4
+    steps: int = 60
+    limit_s: float = 120.0
+    seed: int | None = None
+
+
+@dataclass(kw_only=True)
+class Done:
+    """One finished run of an arm."""
+
+    arm: str
+    folder: Path
+    ended: process.Ended
+    measured: Measured
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it ended in an error that is not our asking it to end."""
+        return self.ended.code != 0 and not self.ended.asked and not self.measured.ended_early
+
+    def tail(self, lines: int = 15) -> list[str]:
+        """Return the last lines of its output."""
+        with contextlib.suppress(OSError):
+            data = (self.folder / process.OUTPUT).read_bytes()[-8192:]
+            return data.decode("utf-8", "replace").splitlines()[-lines:]
+        return []
+
+
+@dataclass(kw_only=True)
+class Session:
+    """All runs of a trial so far; `run` may be interrupted at any time and leaves what was measured."""
+
+    plan: Plan
+    folder: Path
+    say: Callable[[str], None]
+    runs: list[Done] = field(default_factory=list)
+    arms: list[Change] = field(default_factory=list)
+    diagnosis: Diagnosis | None = None
+    complete: bool = False
+
+    def run(self) -> None:
+        """Make the first run, then all arms in turns; raises MeasurementError where the baseline gives no steps."""
+        self._scout()
+        self.arms = [self._with_value(change) for change in self.plan.changes]
+        if len(self.arms) > 1:
+            from underfed.trial.knobs import together
+
+            self.arms.append(together(self.arms))
+        for arm in order([BASE, *(arm.name for arm in self.arms)], self.plan.pairs):
+            if any(done.crashed for done in self.of(arm)):
+                continue  # once is enough
+            done = self._one(arm, next((change for change in self.arms if change.name == arm), None))
+            self.runs.append(done)
+            self._report(done)
+            if arm == BASE and (done.crashed or not done.measured.blocks):
+                raise MeasurementError(f"try: the command without the change {self._ended_how(done)}: {done.folder}")
+        self.complete = True
+
+    def of(self, arm: str) -> list[Done]:
+        """Return the runs of one arm, in order."""
+        return [done for done in self.runs if done.arm == arm]
+
+    def finding(self, change: Change) -> Finding | None:
+        """Return what the diagnosis of the first run says of a change's rule."""
+        found = self.diagnosis.findings if self.diagnosis is not None else []
+        return next((finding for finding in found if finding.rule == change.rule), None)
+
+    def _scout(self) -> None:
+        """Run the command once as it is: it warms caches, gives the diagnosis, and its times are not used."""
+        from underfed.diagnose.run import diagnose
+        from underfed.diagnose.traced import read_window
+        from underfed.recording.read import read
+
+        done = self._one(SCOUT, None)
+        self._report(done)
+        if done.crashed or not done.measured.blocks:
+            shown = "".join(f"\n  | {line}" for line in done.tail(5))
+            self.say(f"output of the command: {done.folder / process.OUTPUT}{shown}")
+            raise MeasurementError(f"try: the command without any change {self._ended_how(done)}")
+        with contextlib.suppress(UnderfedError, OSError, ValueError):
+            self.diagnosis = diagnose(read(done.folder), read_window)
+
+    @staticmethod
+    def _ended_how(done: Done) -> str:
+        if done.crashed:
+            return f"ended with exit code {done.ended.code}"
+        return "made no steps that underfed could see; try it with: underfed run"
+
+    def _with_value(self, change: Change) -> Change:
+        if change.known:
+            return change
+        finding = self.finding(change)
+        value = advised(f"{finding.fix.text} {finding.fix.code or ''}") if finding is not None else None
+        if value is None:
+            name = change.rule or change.name
+            raise UsageError(
+                f"try: {name}: the first run does not say which value to take; write one, such as {name}=4"
+            )
+        return change.filled(value)
+
+    def _one(self, arm: str, change: Change | None) -> Done:
+        folder = self.folder / f"{len(self.runs) if arm != SCOUT else 0:02d}-{_slug(arm)}"
+        if arm != SCOUT:
+            folder = self.folder / f"{len(self.runs) + 1:02d}-{_slug(arm)}"
+        folder.mkdir(mode=0o700)
+        write_header(folder, self.plan.command)
+        options = {"trial": "1", "owner": str(os.getpid()), "window": "10" if arm == SCOUT else "off"}
+        if self.plan.seed is not None:
+            options["seed"] = str(self.plan.seed)
+        if change is not None:
+            options["set"] = ";".join(f"{name}:{value}" for name, value in change.switches)
+        environment = with_agent(inherited_environment(), folder, options)
+        environment[b"UNDERFED_TRIAL"] = folder.name.encode()
+        if self.plan.seed is not None:
+            environment.setdefault(b"PYTHONHASHSEED", str(self.plan.seed % 2**32).encode())
+        for name, value in change.switches if change is not None else ():
+            if name == "threads":
+                environment[b"OMP_NUM_THREADS"] = str(value).encode()
+        enough = _Enough(folder, self.plan.steps, epochs=self._by_epochs())
+        ended = process.run(self.plan.command, environment, folder, enough=enough, most_s=self.plan.limit_s)
+        return Done(arm=arm, folder=folder, ended=ended, measured=measure(folder))
+
+    def _by_epochs(self) -> bool:
+        names = {name for change in self.plan.changes for name, _ in change.switches}
+        return "persistent_workers" in names
+
+    def _report(self, done: Done) -> None:
+        step = done.measured.step_ms
+        what = f"exit code {done.ended.code}" if done.crashed else f"{step:.3g} ms a step" if step else "no steps"
+        marks = "".join(f"; {mark}" for mark in done.measured.marks)
+        number = len(self.runs) if done.arm != SCOUT else 0
+        self.say(f"run {number} of {self.plan.pairs * (1 + len(self._all_arms()))}, {done.arm}: {what}{marks}")
+
+    def _all_arms(self) -> Sequence[Change]:
+        if self.arms:
+            return self.arms
+        return [*self.plan.changes, *self.plan.changes[:1]] if len(self.plan.changes) > 1 else self.plan.changes
+
+
+def order(arms: Sequence[str], pairs: int) -> list[str]:
+    """Return the order of runs: forth and back in turns (ABBA), so that a drift of the machine hits all arms alike."""
+    return [arm for number in range(pairs) for arm in (arms if number % 2 == 0 else arms[::-1])]
+
+
+class _Enough:
+    """Tells whether a run has what it needs; reads its recording now and then."""
+
+    def __init__(self, folder: Path, steps: int, *, epochs: bool) -> None:
+        self._folder, self._steps, self._epochs = folder, steps, epochs
+        self._size = -1
+
+    def __call__(self) -> bool:
+        size = sum(path.stat().st_size for path in self._folder.glob("p*.jsonl"))
+        if size == self._size:
+            return False
+        self._size = size
+        try:
+            found = measure(self._folder)
+        except (UnderfedError, OSError):
+            return False
+        many = len(found.walls) >= self._steps and sum(found.walls) >= LEAST_S * 1e3
+        if self._epochs and found.epochs <= LEAST_EPOCHS:
+            return False
+        return many and (found.steady or len(found.walls) >= 3 * self._steps)
+
+
+def _slug(name: str) -> str:
+    return "".join(char if char.isalnum() or char in "-_" else "-" for char in name)[:60]
+
+
+def progress(text: str) -> None:
+    """Write a line of progress to stderr; a closed stderr is no reason to stop."""
+    from underfed.report.text import clean
+
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        for line in text.splitlines():
+            sys.stderr.write(f"underfed: {clean(line)}\n")
+        sys.stderr.flush()

@@ -1,0 +1,176 @@
+"""Whether a change left the training true: losses, first batches and weights of both arms, by the change's class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Literal
+
+from underfed.diagnosis import Numerics
+from underfed.trial.measured import Measured
+from underfed.trial.records import Numbers, Truth
+
+#: Relative tolerances. The first loss comes from equal weights and an equal batch, so only rounding can part it:
+#: 1e-5 is ten times torch.testing's for one float32 operation, since a forward pass has many; 16-bit formats have
+#: torch.testing's 1.6e-2 of bfloat16. Later losses part further, since training multiplies a difference: 1e-3 is what
+#: PyTorch's own benchmark suite allows a training step.
+FIRST_REORDER, FIRST_PRECISION = 1e-5, 1.6e-2
+LATER_REORDER, LATER_STEPS = 1e-3, 50
+
+#: Steps behind which a drift of the loss is looked for, at least.
+FEWEST_FOR_DRIFT = 20
+
+
+_Said = Callable[[Numbers, bool | None, str], Truth]
+
+
+def judge(numerics: Numerics, base: Sequence[Measured], changed: Sequence[Measured], *, seeded: bool) -> Truth:
+    """Judge a change's numbers by its class; several runs an arm show whether the program repeats itself."""
+    a, b = [run for run in base if run.losses], [run for run in changed if run.losses]
+    if numerics == "semantic":
+        text = "a different training: judge it by where its loss ends, not by its speed"
+        return Truth(numerics=numerics, numbers="other-training", ok=None, text=text)
+    if not a or not b:
+        return Truth(
+            numerics=numerics,
+            numbers="not-comparable",
+            ok=None,
+            text="no loss was seen: no backward() of the training thread",
+        )
+    count = min(len(run.losses) for run in (*a, *b))
+    batches = _batches(a, b)
+    first, largest = _gaps(a[0], b[0], count)
+
+    def said(numbers: Numbers, ok: bool | None, text: str) -> Truth:
+        return Truth(
+            numerics=numerics,
+            numbers=numbers,
+            ok=ok,
+            text=text,
+            losses=count,
+            first_gap=first,
+            largest_gap=largest,
+            batches=batches,
+        )
+
+    if any(_broken(run, count) for run in b) and not any(_broken(run, count) for run in a):
+        return said("differ", False, "losses are no numbers (NaN or infinite) with the change, and finite without")
+    if not all(_same(a[0], run, count) for run in a[1:]):
+        return _unrepeatable(said, a, b, count, seeded)
+    if all(_same(a[0], run, count) for run in b):
+        return said("same", True, f"the first {count} losses are the same, bit for bit")
+    if numerics == "exact":
+        return said("differ", False, _why_exact_differs(a[0], b[0], count, batches))
+    if batches == "differ":
+        return said("not-comparable", None, "the arms got different batches, so their losses cannot be compared")
+    if numerics == "reorder":
+        return _reorder(said, a[0], b[0], count, first)
+    return _precision(said, a[0], b[0], count, first)
+
+
+def _unrepeatable(said: _Said, a: Sequence[Measured], b: Sequence[Measured], count: int, seeded: bool) -> Truth:
+    """The baseline differs from itself: only the size of the spread can be compared."""
+    why = "the program is not deterministic" if seeded else "it sets no seed (try --seed 0), or is not deterministic"
+    if len(a) < 3 or count < FEWEST_FOR_DRIFT:
+        return said("not-comparable", None, f"the baseline's own losses differ from run to run: {why}")
+    means = [_late_mean(run, count) for run in a]
+    changed = [_late_mean(run, count) for run in b]
+    centre, spread = sum(means) / len(means), max(means) - min(means)
+    off = abs(sum(changed) / len(changed) - centre)
+    if off <= spread:
+        text = (
+            f"the baseline's own losses differ from run to run ({why}); with the change they lie within that spread, "
+            "which is a weak test"
+        )
+        return said("within-noise", None, text)
+    text = (
+        f"losses with the change lie {off / max(spread, 1e-300):.1f} times the baseline's own spread away from it, "
+        f"over {count} steps; {why}"
+    )
+    return said("differ", False, text)
+
+
+def _why_exact_differs(a: Measured, b: Measured, count: int, batches: str) -> str:
+    at = next(n for n in range(count + 1) if n == count or a.losses[n] != b.losses[n]) + 1
+    if at > count:
+        if a.weights is not None and b.weights is not None and a.weights[0] != b.weights[0]:
+            return f"the first {count} losses agree, but the weights after a few steps differ"
+        return f"not every run with the change has the same {count} losses: it made the program unrepeatable"
+    if batches == "differ":
+        return (
+            f"loss {at} differs because the batches do: samples that draw from a random generator get other numbers, "
+            "or come in another order"
+        )
+    return f"loss {at} differs ({a.losses[at - 1]:.9g} became {b.losses[at - 1]:.9g}); this change should not touch it"
+
+
+def _reorder(said: _Said, a: Measured, b: Measured, count: int, first: float | None) -> Truth:
+    early = min(count, LATER_STEPS)
+    _, largest = _gaps(a, b, early)
+    fine = (first or 0.0) <= FIRST_REORDER and (largest or 0.0) <= LATER_REORDER
+    text = (
+        f"losses differ by {first or 0:.1e} at the first step and by at most {largest or 0:.1e} over {early} "
+        f"(allowed for sums in another order: {FIRST_REORDER:.0e} and {LATER_REORDER:.0e})"
+    )
+    return said("within-tolerance" if fine else "differ", fine, text)
+
+
+def _precision(said: _Said, a: Measured, b: Measured, count: int, first: float | None) -> Truth:
+    if (first or 0.0) > FIRST_PRECISION:
+        text = f"the first loss differs by {first:.1e}; {FIRST_PRECISION:.1e} is what 16-bit rounding explains"
+        return said("differ", False, text)
+    if count < FEWEST_FOR_DRIFT:
+        text = f"only {count} losses: too few to tell a drift; the first differs by {first or 0:.1e}"
+        return said("not-comparable", None, text)
+    half = range(count // 2, count)
+    gaps = [b.losses[at] - a.losses[at] for at in half]
+    drift = sum(gaps) / len(gaps)
+    noise = _step_noise(a.losses[count // 2 : count])
+    text = f"over {count} steps the loss drifted by {drift:+.2e}; its own noise from step to step allows {noise:.2e}"
+    if abs(drift) > noise:
+        return said("differ", False, text)
+    return said("within-noise", True, text + ". A whole loss curve still has to be compared")
+
+
+def _step_noise(losses: Sequence[float]) -> float:
+    """Twice the standard error of a mean of these losses, from how much neighbours differ (a trend drops out)."""
+    jumps = [(y - x) ** 2 for x, y in pairwise(losses)]
+    if not jumps:
+        return 0.0
+    return 2.0 * math.sqrt(sum(jumps) / len(jumps) / 2.0 / len(losses))
+
+
+def _late_mean(run: Measured, count: int) -> float:
+    late = run.losses[count // 2 : count]
+    return sum(late) / len(late)
+
+
+def _same(a: Measured, b: Measured, count: int) -> bool:
+    """Equal bit for bit, NaN to NaN; and equal weights after the first steps, where both have their checksum."""
+    equal = all(x == y or (x != x and y != y) for x, y in zip(a.losses[:count], b.losses[:count], strict=True))  # noqa: PLR0124
+    if a.weights is not None and b.weights is not None and a.weights[0] is not None and b.weights[0] is not None:
+        return equal and a.weights[0] == b.weights[0]
+    return equal
+
+
+def _broken(run: Measured, count: int) -> bool:
+    return any(not math.isfinite(value) for value in run.losses[:count])
+
+
+def _gaps(a: Measured, b: Measured, count: int) -> tuple[float | None, float | None]:
+    """Relative differences: of the first loss, and the largest of all."""
+    gaps = [
+        abs(x - y) / max(abs(x), abs(y), 1e-12)
+        for x, y in zip(a.losses[:count], b.losses[:count], strict=True)
+        if math.isfinite(x) and math.isfinite(y)
+    ]
+    return (gaps[0], max(gaps)) if gaps else (None, None)
+
+
+def _batches(a: Sequence[Measured], b: Sequence[Measured]) -> Literal["same", "differ", "unknown"]:
+    """Whether the first batches of both arms hold the same numbers in the same order."""
+    count = min(len(run.batches) for run in (*a, *b))
+    if count == 0 or any(value is None for run in (*a, *b) for value in run.batches[:count]):
+        return "unknown"
+    return "same" if len({tuple(run.batches[:count]) for run in (*a, *b)}) == 1 else "differ"
