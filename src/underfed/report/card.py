@@ -38,11 +38,21 @@ def write(diagnosis: Diagnosis, stream: TextIO, *, recording: str | None = None)
     show(lines(diagnosis, recording=recording, colour=colour), stream, colour=colour)
 
 
-def lines(diagnosis: Diagnosis, *, recording: str | None, colour: bool) -> list[Line]:
-    """Return the card as styled lines; with `colour`, names keep their Unicode and bars are drawn in eighths."""
+def lines(
+    diagnosis: Diagnosis,
+    *,
+    recording: str | None,
+    colour: bool,
+    middle: list[Line] | None = None,
+    head: str | None = None,
+) -> list[Line]:
+    """Return the card as styled lines; with `colour`, names keep their Unicode and bars are drawn in eighths.
+
+    `middle` stands in for the budget of a step where no step was timed, `head` for the bound where it says more.
+    """
     ascii_only = not colour
-    page = _verdict(diagnosis, ascii_only)
-    page += [[], *_budget(diagnosis.step, diagnosis.subject, ascii_only)]
+    page = _verdict(diagnosis, ascii_only, head)
+    page += [[], *(_budget(diagnosis.step, diagnosis.subject, ascii_only) if middle is None else middle)]
     page += findings.fixes([each for each in diagnosis.findings if each.helps_now], diagnosis.verdict.text, ascii_only)
     page += findings.set_aside([each for each in diagnosis.findings if not each.helps_now], ascii_only)
     page += findings.limits(diagnosis.limits, ascii_only)
@@ -52,12 +62,14 @@ def lines(diagnosis: Diagnosis, *, recording: str | None, colour: bool) -> list[
     return page
 
 
-def _verdict(diagnosis: Diagnosis, ascii_only: bool) -> list[Line]:
+def _verdict(diagnosis: Diagnosis, ascii_only: bool, head: str | None) -> list[Line]:
     verdict = diagnosis.verdict
-    words = bound_words(verdict.bound, diagnosis.subject)
-    head: Line = [("underfed: ", "bold"), (words, BOUND_STYLE[verdict.bound]), (f" ({gloss(verdict.bound)}), ", "")]
-    head.append((f"{verdict.confidence} confidence", CONFIDENCE_STYLE[verdict.confidence]))
-    page = [head]
+    words = head or f"{bound_words(verdict.bound, diagnosis.subject)} ({gloss(verdict.bound)})"
+    bound, _, meaning = words.partition(" (")
+    meaning = f" ({meaning}, " if meaning else ", "
+    first: Line = [("underfed: ", "bold"), (bound, BOUND_STYLE[verdict.bound]), (meaning, "")]
+    first.append((f"{verdict.confidence} confidence", CONFIDENCE_STYLE[verdict.confidence]))
+    page = [first]
     if verdict.cause is not None:
         cause = clean(verdict.cause, ascii_only=ascii_only)
         name = next((finding.name for finding in diagnosis.findings if finding.rule == verdict.cause), "")
