@@ -105,6 +105,17 @@ def test_no_room_for_the_files(tmp_path: Path) -> None:
         assert not any(dst.iterdir())
 
 
+def wait_until_it_copies(dst: Path, stop: threading.Event) -> None:
+    """Return when the first checkpoint lies in a folder that comes and goes while we look."""
+    while not stop.is_set():
+        try:
+            if any("best.pth" in files for _, _, files in os.walk(dst)):
+                return
+        except OSError:
+            continue
+        time.sleep(0.001)
+
+
 def test_the_disk_fills_up_on_the_way(tmp_path: Path) -> None:
     """Another writer takes the room after the check; what was verified stays, the rest is not claimed."""
     for number in range(6):
@@ -113,8 +124,7 @@ def test_the_disk_fills_up_on_the_way(tmp_path: Path) -> None:
         stop = threading.Event()
 
         def fill() -> None:
-            while not stop.is_set() and not list(dst.rglob("best.pth")):
-                time.sleep(0.001)
+            wait_until_it_copies(dst, stop)
             with open(dst / "filler", "wb", buffering=0) as file:
                 try:
                     while not stop.is_set():
@@ -138,14 +148,13 @@ def test_the_disk_fills_up_on_the_way(tmp_path: Path) -> None:
 
 def test_inodes_run_out_on_the_way(tmp_path: Path) -> None:
     for number in range(6):
-        make_run(tmp_path / f"src/{number}", number, 10_000)
-    with mounted(tmp_path / "dst", "size=30m", "nr_inodes=80") as dst:
+        make_run(tmp_path / f"src/{number}", number, 4_000_000)
+    with mounted(tmp_path / "dst", "size=60m", "nr_inodes=80") as dst:
         (dst / "taken").mkdir()
         stop = threading.Event()
 
         def fill() -> None:
-            while not stop.is_set() and not list(dst.rglob("best.pth")):
-                time.sleep(0.001)
+            wait_until_it_copies(dst, stop)
             try:
                 for number in range(1000):
                     (dst / "taken" / str(number)).touch()
