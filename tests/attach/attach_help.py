@@ -28,7 +28,7 @@ class Run(subprocess.Popen[str]):
     """A program whose output goes to a file that has no name."""
 
     def __init__(self, words: list[str], env: dict[str, str] | None = None) -> None:
-        self.file = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed in `end`
+        self.file = tempfile.TemporaryFile("w+")  # closed in `end`
         super().__init__(
             words,
             stdin=subprocess.DEVNULL,

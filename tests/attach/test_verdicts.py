@@ -139,6 +139,7 @@ def test_python_between_the_steps_is_host_bound() -> None:
     assert line_of("host", "# the metrics") in seen.text
 
 
+@pytest.mark.slow
 def test_more_threads_than_cpus_are_oversubscribed() -> None:
     seen = look_at("threads")
     assert seen.head == "threads oversubscribed"

@@ -7,7 +7,20 @@ from collections.abc import Sequence
 
 #: Commands in the order of `--help`. Each is `underfed.cli.NAME:NAME` (a trailing underscore where NAME is a keyword);
 #: its docstring is its help text, and its return value the exit code.
-COMMANDS: tuple[str, ...] = ("run", "try", "read", "audit", "report", "box", "explain", "demo", "collect", "pull", "stale")
+COMMANDS: tuple[str, ...] = (
+    "run",
+    "try",
+    "attach",
+    "read",
+    "audit",
+    "report",
+    "box",
+    "explain",
+    "demo",
+    "collect",
+    "pull",
+    "stale",
+)
 
 #: Commands whose words after `--` are another program's command line and must reach it unread.
 PASS_THROUGH = frozenset({"run", "try", "tune"})

@@ -47,7 +47,7 @@ def attach(
 
     from underfed.diagnose.live import diagnose
     from underfed.diagnosis import to_json
-    from underfed.observe.live.permission import missing
+    from underfed.observe.live.permission import denied, missing
     from underfed.observe.live.target import choose
     from underfed.observe.live.window import watch
     from underfed.report import card
@@ -60,7 +60,7 @@ def attach(
     if not any(life.python for life in seen.lives):
         name = seen.lives[0].first.comm if seen.lives else "?"
         raise MeasurementError(f"attach: process {target.pid} ({name}) runs no Python, nor does any below it")
-    permission = missing(target.pid) if seen.sampling.reason == "permission" else None
+    permission = missing(target.pid) if denied(target.pid, seen.sampling.reason) else None
     diagnosis = diagnose(seen, permission)
     if json is not None and str(json) != "-":
         try:

@@ -27,7 +27,8 @@ def findings_of(found: Sums, decision: Decision) -> list[Finding]:
     """Return the findings that belong to a decision, the cause first."""
     rank = decision.about
     if decision.why in {"throttled", "threads"}:
-        return [_threads(found, decision)]
+        # a quota that is too small for even one thread is not a matter of how many there are
+        return [_threads(found, decision)] if found.runnable > max(1.0, found.seen.cpus.usable or 1.0) else []
     if rank is None:
         return []
     if decision.why == "data":

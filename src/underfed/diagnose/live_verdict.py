@@ -92,7 +92,8 @@ def _throttled(found: Sums) -> Decision | None:
         "host",
         "high" if found.seen.seconds >= L.still_seconds else "medium",
         f"The CPU quota of {quota:g} is used up in {percent(found.throttled)} of its periods, and the kernel then stops"
-        f" every thread until the next one; {found.runnable} threads of the training process want a CPU.",
+        f" every thread until the next one. Threads of the training that want a CPU: {found.runnable}."
+        + ("" if found.runnable > max(1.0, quota) else " Fewer threads cannot help: the quota itself is too small."),
         head="throttled",
         why="throttled",
         about=next(iter(found.ranks), None),

@@ -10,6 +10,13 @@ from underfed.observe.live import proc
 _DOCKER = "in a container, start it with --cap-add SYS_PTRACE (Kubernetes: securityContext.capabilities.add)"
 
 
+def denied(pid: int, reason: str | None) -> bool:
+    """Return whether a right is what py-spy lacked; for a process that it may not even look up it finds no Python."""
+    if reason is None or proc.group_leader(pid) is None:
+        return False
+    return reason == "permission" or proc.environment(pid) is None
+
+
 def missing(pid: int) -> str:
     """Return one line: why the memory of a process cannot be read from here, and what gives the permission."""
     known, owner = ptrace(), proc.owner(pid)
