@@ -17,7 +17,7 @@ _SCALER = re.compile(r"scaler|(^|\.)fabric$|(^|\.)accelerator$", re.IGNORECASE)
 _ENGINE = re.compile(r"engine", re.IGNORECASE)
 _EVALUATES = re.compile(
     r"(^|_)(eval|evaluate|evaluation|evaluator|valid|validate|validation|val|test|testing|infer|inference|predict|prediction"
-    r"|generate|visualize|visualise|demo|benchmark|bench)(_|$|\d)",
+    r"|generate|visualize|visualise|demo|profile|benchmark|bench)(_|$|\d)",
     re.IGNORECASE,
 )
 _EVAL_ITER = re.compile(

@@ -185,6 +185,8 @@ class Homes:
         name = self.module.called(node)
         if name.startswith(("numpy.", "math.", "random.", "sklearn.", "len", "range", "float", "int", "time.")):
             return "host"
+        if name in {"zip", "enumerate", "list", "tuple", "reversed", "sorted"}:
+            return _strongest(self.of(arg, depth) for arg in node.args)
         if isinstance(node.func, ast.Attribute) and node.func.attr in _HOST_METHODS:
             return "host"
         if name.startswith("torch."):

@@ -15,12 +15,15 @@ When it stays silent
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from underfed.audit.finding import Hit, Sure, lower
 from underfed.audit.loaders import Loader
 from underfed.audit.module import Class
 from underfed.audit.rule import AuditRule, Code
+
+_ITERABLE = re.compile(r"(^|\.)IterableDataset$")
 
 
 def check(code: Code) -> Iterator[Hit]:
@@ -47,9 +50,16 @@ def check(code: Code) -> Iterator[Hit]:
 
 def _sure(loader: Loader, is_default: bool) -> Sure:
     sure: Sure = "certain" if isinstance(loader.dataset_class, Class) or loader.given("transform") else "likely"
+    if _streams(loader):
+        return "possible"  # more workers would need a stream that can be split
     if is_default or loader.evaluates:
         sure = lower(sure)
     return sure if not (loader.evaluates and sure == "certain") else "likely"
+
+
+def _streams(loader: Loader) -> bool:
+    found = loader.dataset_class
+    return isinstance(found, Class) and loader.values.project.is_kind(found, _ITERABLE)
 
 
 RULE = AuditRule(

@@ -109,7 +109,7 @@ def guarded(code: Code, node: ast.AST) -> Sure | None:
                 sure = lower(sure)
         elif isinstance(around, ast.ExceptHandler) or (
             isinstance(around, FunctionNode)
-            and any(word in around.name.lower() for word in ("debug", "profile", "bench"))
+            and any(word in around.name.lower() for word in ("debug", "profile", "bench", "determin"))
         ):
             return None
         inner = around

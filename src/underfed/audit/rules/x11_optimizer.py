@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from underfed.audit.edits import replace
 from underfed.audit.finding import Fix, Hit, least
 from underfed.audit.rule import AuditRule, Code
+from underfed.audit.rules.t12_debug import guarded
 
 
 def check(code: Code) -> Iterator[Hit]:
@@ -29,10 +30,11 @@ def check(code: Code) -> Iterator[Hit]:
         given = code.keyword(call, "foreach")
         name = code.module.called(call)
         if isinstance(given, ast.Constant) and given.value is False and not code.is_true(call, "fused"):
-            if name.startswith("torch.optim.") or name == "torch.nn.utils.clip_grad_norm_":
+            sure = guarded(code, call)
+            if sure is not None and name.startswith(("torch.optim.", "torch.nn.utils.clip_grad_norm_")):
                 fix = Fix("let torch choose", False, (replace(code.module, given, "None"),))
                 yield Hit(
-                    call, f"{name.rpartition('.')[2]} with foreach=False handles parameters one by one", "certain", fix
+                    call, f"{name.rpartition('.')[2]} with foreach=False handles parameters one by one", sure, fix
                 )
     for hot in code.hot:
         if not isinstance(hot.node, ast.For):

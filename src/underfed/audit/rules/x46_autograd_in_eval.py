@@ -26,6 +26,9 @@ _OFF = re.compile(
     r"no_grad|inference_mode|set_grad_enabled|enable_grad|autograd\.grad|\.backward\(|manual_backward|requires_grad_"
 )
 
+#: More callers than this are too many to follow.
+_MANY = 100
+
 
 def check(code: Code) -> Iterator[Hit]:
     """Find functions that put a model into eval mode and loop over data with gradients on."""
@@ -38,13 +41,13 @@ def check(code: Code) -> Iterator[Hit]:
         if called is None or function in code.whole.training.loop_functions | code.whole.training.step_functions:
             continue
         marks = " ".join(ast.unparse(mark) for mark in function.node.decorator_list)
-        if _OFF.search(code.module.text(function.node)) or _OFF.search(marks) or _switched_off(code, function, 0):
+        if _OFF.search(code.module.text(function.node)) or _OFF.search(marks):
             continue
         uses = [
             node for node in ast.walk(function.node) if isinstance(node, ast.Call) and ast.unparse(node.func) == called
         ]
         looped = [node for node in uses if any(isinstance(one, LOOPS) for one in code.module.up(node))]
-        if not looped:
+        if not looped or _switched_off(code, function):
             continue
         sure: Sure = "certain" if evaluates(function.name) else "likely"
         if code.project.mentions(r"lightning|Accelerator|Trainer\("):
@@ -69,24 +72,29 @@ def _puts_to_eval(function: Function) -> str | None:
     return None
 
 
-def _switched_off(code: Code, function: Function, depth: int) -> bool:
-    if depth > 2:
-        return False
-    if function.outer is not None and _OFF.search(function.module.text(function.outer.node)):
-        return True
-    for module, call in code.project.calls_by_name.get(function.name, []):
-        found, _ = code.project.resolve(module, call)
-        if function not in found and found:
-            continue
-        around = module.function_of(call)
-        blocks = [one for one in module.up(call) if isinstance(one, ast.With)]
-        if any(_OFF.search(ast.unparse(item.context_expr)) for block in blocks for item in block.items):
+def _switched_off(code: Code, function: Function) -> bool:
+    """Return whether any way into a function that was found switches gradients off; with very many ways, say so too."""
+    seen, queue = {function}, [function]
+    while queue:
+        inner = queue.pop()
+        if inner.outer is not None and _OFF.search(inner.module.text(inner.outer.node)):
             return True
-        marks = around.node.decorator_list if around else []
-        if any(_OFF.search(ast.unparse(mark)) for mark in marks):
+        calls = code.project.calls_by_name.get(inner.name, [])
+        if len(calls) > _MANY or len(seen) > _MANY:
             return True
-        if around is not None and around is not function and _switched_off(code, around, depth + 1):
-            return True
+        for module, call in calls:
+            found, _ = code.project.resolve(module, call)
+            if found and inner not in found:
+                continue
+            around = module.function_of(call)
+            blocks = [one for one in module.up(call) if isinstance(one, ast.With)]
+            marks = around.node.decorator_list if around else []
+            texts = [ast.unparse(item.context_expr) for block in blocks for item in block.items]
+            if any(_OFF.search(text) for text in [*texts, *map(ast.unparse, marks)]):
+                return True
+            if around is not None and around not in seen:
+                seen.add(around)
+                queue.append(around)
     return False
 
 

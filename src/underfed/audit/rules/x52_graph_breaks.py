@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from underfed.audit.finding import Hit
+from underfed.audit.finding import Hit, Sure
 from underfed.audit.guards import guard
 from underfed.audit.rule import AuditRule, Code
 
@@ -27,6 +27,8 @@ def check(code: Code) -> Iterator[Hit]:
     )
     if not compiled or "def forward" not in code.module.source:
         return
+    # Which models are compiled is followed no further than to their module.
+    sure: Sure = "likely" if "compile" in code.module.source else "possible"
     for cls in code.module.class_of.values():
         forward = cls.methods.get("forward")
         if forward is None or not code.project.is_model(cls):
@@ -34,7 +36,7 @@ def check(code: Code) -> Iterator[Hit]:
         for node in ast.walk(forward.node):
             found = _breaks(code, node)
             if found is not None and not _guarded(code, node):
-                yield Hit(node, f"{found} breaks the compiled graph of {cls.node.name}", "likely")
+                yield Hit(node, f"{found} breaks the compiled graph of {cls.node.name}", sure)
 
 
 def _breaks(code: Code, node: ast.AST) -> str | None:
