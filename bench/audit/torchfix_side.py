@@ -23,13 +23,15 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.S | re.M)
 MARK = re.compile(r"# ([TXU]\d+) (?:certain|likely|possible)\b")
 
 
-def torchfix(folder: str, path: Path) -> set[int]:
-    """Return the lines that TorchFix names in a file."""
-    command = [sys.executable, "-m", "torchfix", "--select", "ALL", str(path)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": folder}
-    )
-    return {int(m[1]) for m in re.finditer(r":(\d+):\d+: TOR", done.stdout)}
+def torchfix(packages: str, folder: Path) -> dict[str, set[int]]:
+    """Return the lines that TorchFix names, by file name."""
+    command = [sys.executable, "-m", "torchfix", "--select", "ALL", "-j", "1", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": packages}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    found: dict[str, set[int]] = {}
+    for match in re.finditer(r"(\w+\.py):(\d+):\d+: TOR", done.stdout):
+        found.setdefault(match[1], set()).add(int(match[2]))
+    return found
 
 
 def main() -> int:
@@ -39,18 +41,21 @@ def main() -> int:
     theirs: Counter[str] = Counter()
     other: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as where:
+        wanted: dict[str, set[int]] = {}
         for page in sorted(SNIPPETS.glob("*.md")):
-            for match in BLOCK.finditer(page.read_text(encoding="utf-8")):
-                path = Path(where) / "train.py"
+            for number, match in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8"))):
+                path = Path(where) / f"{page.stem}_{number}.py"
                 path.write_text(match[1], encoding="utf-8")
                 lines = match[1].splitlines()
-                wanted = {n for n, text in enumerate(lines, 1) if page.stem in MARK.findall(text)}
+                wanted[path.name] = {n for n, text in enumerate(lines, 1) if page.stem in MARK.findall(text)}
                 found = {one.line for one in audit([path]).findings if one.rule == page.stem}
-                peer = torchfix(sys.argv[1], path)
-                marked[page.stem] += len(wanted)
-                ours[page.stem] += len(found & wanted)
-                theirs[page.stem] += len(peer & wanted)
-                other[page.stem] += len(peer - wanted)
+                ours[page.stem] += len(found & wanted[path.name])
+        peer = torchfix(sys.argv[1], Path(where))
+    for name, marks in wanted.items():
+        rule = name.partition("_")[0]
+        marked[rule] += len(marks)
+        theirs[rule] += len(peer.get(name, set()) & marks)
+        other[rule] += len(peer.get(name, set()) - marks)
     print(f"{'rule':6}{'marked':>8}{'underfed':>10}{'TorchFix':>10}{'other':>8}")
     for rule, count in marked.items():
         print(f"{rule:6}{count:8}{ours[rule]:10}{theirs[rule]:10}{other[rule]:8}")
