@@ -18,6 +18,16 @@ from attach_help import SCRIPTS, UNDERFED, attach, script, started
 PLAIN = [sys.executable, "-c", "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.01)"]
 
 
+def samplers_of(pid: int) -> list[str]:
+    found = []
+    for folder in glob.glob("/proc/[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = Path(folder, "cmdline").read_bytes().split(b"\0")
+            if b"record" in words and str(pid).encode() in words:
+                found.append(folder)
+    return found
+
+
 def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
@@ -49,6 +59,7 @@ def test_a_look_that_is_killed_leaves_the_run_as_it_was(how: signal.Signals) -> 
         time.sleep(0.5)
         assert process.poll() is None
         assert state(process.pid) in "SR"
+        assert not samplers_of(process.pid), "a sampler outlived the look"
         assert "TracerPid:\t0\n" in Path(f"/proc/{process.pid}/status").read_text()
 
 

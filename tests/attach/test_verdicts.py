@@ -30,7 +30,7 @@ def light() -> dict[str, Look]:
     def one(name: str) -> Look:
         return look_at(*LIGHT[name], launcher=TWO_RANKS if name in RANKS else ALONE)
 
-    with ThreadPoolExecutor(5) as pool:
+    with ThreadPoolExecutor(10) as pool:
         return dict(zip(LIGHT, pool.map(one, LIGHT), strict=True))
 
 
@@ -133,6 +133,7 @@ def test_a_large_layer_is_compute_bound() -> None:
     assert "compute-bound" in seen.out
 
 
+@pytest.mark.slow
 def test_python_between_the_steps_is_host_bound() -> None:
     seen = look_at("host")
     assert (seen.verdict["bound"], seen.verdict["cause"]) == ("host", "X9")

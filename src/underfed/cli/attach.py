@@ -55,8 +55,12 @@ def attach(
     from underfed.report.page import plain, say, show, wants_colour
 
     target = choose(process, gpu)
-    print(f"underfed: looking at process {target.pid} for {seconds:g} s", file=sys.stderr)
-    seen = watch(target, seconds)
+    if sys.stderr is not None:
+        print(f"underfed: looking at process {target.pid} for {seconds:g} s", file=sys.stderr)
+    try:
+        seen = watch(target, seconds)
+    except KeyboardInterrupt:  # a second one, while the samplers end
+        return 130
     if not any(life.python for life in seen.lives):
         name = seen.lives[0].first.comm if seen.lives else "?"
         raise MeasurementError(f"attach: process {target.pid} ({name}) runs no Python, nor does any below it")

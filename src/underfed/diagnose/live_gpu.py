@@ -59,14 +59,22 @@ class Gpu:
         if main.sm is not None:
             return main.sm >= L.gpu_full
         power = main.power / main.limit if main.power is not None and main.limit else None
-        return (main.utilization or 0) >= 90 and power is not None and power >= L.gpu_power
+        return (main.utilization or 0) >= L.gpu_utilized and power is not None and power >= L.gpu_power
 
     @property
     def idle(self) -> bool:
-        """Whether the device waits for at least half of the time; without GPM utilization alone can show that."""
+        """Whether the device mostly waits; without GPM utilization alone can show that."""
         main = self.main
         value = None if main is None else main.sm if main.sm is not None else main.utilization
         return value is not None and value < L.gpu_idle
+
+    @property
+    def spins(self) -> bool:
+        """Whether a kernel runs all the time and touches no memory, as one does that waits for other devices."""
+        main = self.main
+        if main is None or main.dram is None or main.utilization is None:
+            return False
+        return main.utilization >= L.gpu_utilized and main.dram < L.gpu_dead
 
     @property
     def sure(self) -> bool:
@@ -120,11 +128,12 @@ def gpu_of(found: Sums) -> Gpu:
         for number in sorted(held)
     }
     fixed = {device["device"]: device for device in box["devices"]}
-    devices = tuple(_device(number, fixed[number], rows[number]) for number in rows if number in fixed)
+    devices = tuple(device_of(number, fixed[number], rows[number]) for number in rows if number in fixed)
     return Gpu(True, False, devices)
 
 
-def _device(number: int, fixed: dict[str, Any], rows: list[dict[str, Any]]) -> Device:
+def device_of(number: int, fixed: dict[str, Any], rows: list[dict[str, Any]]) -> Device:
+    """Return the means of one device's readings; `fixed` is what NVML says of it that does not change."""
     masks = [row.get("throttle") for row in rows if isinstance(row.get("throttle"), int)]
     words = sorted({word for mask in masks for word in slowing(mask)})
     return Device(

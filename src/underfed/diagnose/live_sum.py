@@ -173,11 +173,12 @@ def _rank(member: Member, seen: Seen, workers: list[Member], children: int) -> R
         spot = training_spot(each, seen.sources)
         found.kinds[spot.kind] += count
         found.spots[spot] += count
-    held = seen.holding.threads if seen.holding is not None else []
-    for other in held:
+    # who holds the lock is sampled less often
+    scale = max(1, seen.sampling.rate // seen.holding.rate) if seen.holding is not None else 1
+    for other in seen.holding.threads if seen.holding is not None else []:
         if thread is not None and other.tid == thread.tid and other.tid is not None:
             for each, count in Counter(other.samples).items():
-                found.holding[training_spot(each, seen.sources)] += count
+                found.holding[training_spot(each, seen.sources)] += scale * count
     found.thread = use_of(member.life, seen, tid) if tid in member.life.threads_last else None
     found.process = use_of(member.life, seen)
     _native(found)

@@ -11,8 +11,11 @@ rank = dist.get_rank()
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
 batch = torch.randn(8, 64)
-print("ready", flush=True)
+step = 0
 while True:
+    step += 1
+    if step == 4:
+        print("ready", flush=True)
     if rank == 1:
         time.sleep(0.2)  # the late one
     optimizer.zero_grad()

@@ -12,8 +12,11 @@ def metrics(values):
     return sorted(values, key=lambda value: (value * 31) % 17)[:3]  # the metrics
 
 
-print("ready", flush=True)
+step = 0
 while True:
+    step += 1
+    if step == 4:
+        print("ready", flush=True)
     optimizer.zero_grad()
     loss = model(batch).square().mean()
     loss.backward()

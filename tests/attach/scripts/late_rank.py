@@ -9,8 +9,11 @@ torch.set_num_threads(1)
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 value = torch.ones(1000)
-print("ready", flush=True)
+step = 0
 while True:
+    step += 1
+    if step == 4:
+        print("ready", flush=True)
     if rank == 1:
         time.sleep(0.2)  # the late one
     dist.all_reduce(value)

@@ -38,6 +38,7 @@ class Remote(Dataset):
 if __name__ == "__main__":
     threading.Thread(target=serve, daemon=True).start()
     model = torch.nn.Linear(8, 8)
-    print("ready", flush=True)
-    for batch in DataLoader(Remote(), batch_size=4, num_workers=int(sys.argv[1])):
+    for step, batch in enumerate(DataLoader(Remote(), batch_size=4, num_workers=int(sys.argv[1]))):
+        if step == 1:
+            print("ready", flush=True)
         model(batch.float()).sum().backward()

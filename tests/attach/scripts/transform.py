@@ -23,8 +23,9 @@ class Costly(Dataset):
 if __name__ == "__main__":
     model = torch.nn.Linear(8, 8)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    print("ready", flush=True)
-    for batch in DataLoader(Costly(), batch_size=8, num_workers=int(sys.argv[1])):
+    for step, batch in enumerate(DataLoader(Costly(), batch_size=8, num_workers=int(sys.argv[1]))):
+        if step == 4:
+            print("ready", flush=True)
         optimizer.zero_grad()
         model(batch).sum().backward()
         optimizer.step()

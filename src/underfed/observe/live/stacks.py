@@ -7,6 +7,7 @@ price is a sample now and then that was read while the stack changed; those are 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import subprocess
 import sysconfig
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 _PROFILE = re.compile(r'(?:Process (\d+) )?Thread (?:\((\d+)\)|(\S+))(?:: | )?"?(.*?)"?$', re.DOTALL)
@@ -137,6 +139,20 @@ def _whole(stacks: list[Stack]) -> list[Stack]:
     return [stack for stack in stacks if (stack[-1].name, stack[-1].file) == usual]
 
 
+def _die_with_us() -> Callable[[], None] | None:
+    """Return what makes the kernel end a child together with us, however we end; None where it cannot be asked."""
+    try:
+        prctl = ctypes.CDLL(None).prctl
+    except (OSError, AttributeError):
+        return None
+    death, kill = 1, int(signal.SIGKILL)  # PR_SET_PDEATHSIG; nothing is ever stopped, so a kill leaves nothing stopped
+
+    def ask() -> None:
+        prctl(death, kill, 0, 0, 0)
+
+    return ask
+
+
 class Sampler:
     """One py-spy at work. `finish` ends it and reads what it saw; nothing is ever written to a disk."""
 
@@ -159,6 +175,7 @@ class Sampler:
                 stdout=subprocess.DEVNULL,
                 stderr=self._err,
                 pass_fds=(self._out,),
+                preexec_fn=_die_with_us(),  # noqa: PLW1509  # one system call, looked up before the fork
                 start_new_session=True,  # Ctrl-C at the terminal is ours; py-spy is told when to end
                 env={"PATH": os.environ.get("PATH", "")},
             )

@@ -56,7 +56,9 @@ def _of_number(pid: int) -> int:
         raise UsageError(f"attach: {pid} is no process; ps -ef shows what runs")
     leader = proc.group_leader(pid)
     if leader is None:
-        raise UsageError(f"attach: there is no process {pid} here (of another machine or container?); ps -ef shows all")
+        raise UsageError(
+            f"attach: there is no process {pid} here (on another machine, in a container, or hidden?); ps -ef shows all"
+        )
     return leader
 
 

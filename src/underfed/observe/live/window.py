@@ -18,9 +18,11 @@ from underfed.observe.live.source import lines_of
 from underfed.observe.live.stacks import Sampler, Sampling
 from underfed.observe.live.target import Target, devices
 
-#: Samples a second of each thread for a small tree, and how many stacks a second all together at most.
-RATE = 25
-_MOST_STACKS = 2000
+#: Samples a second of each thread in a small tree: ten seconds give the 200 that high confidence takes.
+RATE = 20
+#: Stacks a second to aim at in larger ones, about a sixth of a CPU, and Python threads that a process has, about.
+_MOST_STACKS = 500
+_THREADS = 3
 _LEAST_RATE = 5
 _TICK = 0.1
 _SLOW_TICKS = 10
@@ -87,11 +89,10 @@ def watch(target: Target, seconds: float) -> Seen:
     lives: dict[int, Life] = {}
     before, begin, used = _machine(held), time.monotonic(), time.process_time()
     _follow(tree, lives, begin)
-    threads = sum(len(life.threads_first) for life in lives.values() if life.python) or 1
     python = sum(life.python for life in lives.values()) or 1
-    rate = max(_LEAST_RATE, min(RATE, _MOST_STACKS // max(4 * python, min(threads, 8 * python))))
+    rate = max(_LEAST_RATE, min(RATE, _MOST_STACKS // (_THREADS * python)))
     sampler = Sampler(target.pid, seconds, rate)
-    holder = Sampler(target.pid, seconds, rate, gil=True) if sampler.reason is None else None
+    holder = Sampler(target.pid, seconds, max(1, rate // 2), gil=True) if sampler.reason is None else None
     readings: list[list[dict[str, Any]]] = []
     ended, ticks = "window", 0
     try:
