@@ -173,6 +173,37 @@ def test_inodes_run_out_on_the_way(tmp_path: Path) -> None:
         assert claims_hold(dst) == 6
 
 
+@pytest.mark.parametrize("free", [1, 2, 3, 5, 8])
+def test_each_place_where_inodes_can_run_out_is_one_line(tmp_path: Path, free: int) -> None:
+    """So many are left when the sweep has begun, whatever it needs the next one for."""
+    for number in range(2):
+        make_run(tmp_path / f"src/{number}", number, 4_000_000)
+    with mounted(tmp_path / "dst", "size=60m", "nr_inodes=60") as dst:
+        (dst / "taken").mkdir()
+        stop = threading.Event()
+
+        def fill() -> None:
+            while not stop.is_set() and not list(dst.glob(".underfed-probe-*")):
+                pass
+            while not stop.is_set() and list(dst.glob(".underfed-probe-*")):
+                pass
+            number = 0
+            while os.statvfs(dst).f_ffree > free:
+                (dst / "taken" / str(number)).touch()
+                number += 1
+
+        other = threading.Thread(target=fill)
+        other.start()
+        done = underfed("collect", tmp_path / "src", dst)
+        stop.set()
+        other.join()
+        claimed = claims_hold(dst)
+        assert (claimed == 2) if done.returncode == 0 else done.returncode in {1, 2}
+        shutil.rmtree(dst / "taken")
+        assert underfed("collect", tmp_path / "src", dst).returncode == 0
+        assert claims_hold(dst) == 2
+
+
 def test_a_read_only_destination(tmp_path: Path) -> None:
     make_run(tmp_path / "src/a")
     with mounted(tmp_path / "dst", "ro") as dst:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from underfed.carry.decide import READERS, Comparison, compare, verdict
 from underfed.carry.growing import OpenFiles
+from underfed.carry.local import as_carry_error
 from underfed.carry.manifest import Entry, Manifest
 from underfed.carry.names import shown
 from underfed.carry.outcome import RunOutcome, Sweep
@@ -83,6 +84,11 @@ def collect(source: Path, store: Store, options: Options, say: Callable[[RunOutc
                 job.outcome.fail(str(error), "growing" if changed else "unverified")
                 if isinstance(error, CarryError) and error.permanent:
                     sweep.stopped = str(error)
+            except OSError as error:  # of a folder, a time or a manifest of the run's own
+                failed = as_carry_error(str(error.filename or job.run.path), error)
+                job.outcome.fail(str(failed))
+                if failed.permanent:
+                    sweep.stopped = str(failed)
         say(job.outcome)
     sweep.space = store.space_text()
     return sweep

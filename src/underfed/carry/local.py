@@ -119,7 +119,10 @@ class LocalRun(RunPlace):
         """Copy, fsync, rename, read back; once more if the read-back differs."""
         final = self.folder / source.path
         for attempt in (1, 2):
-            temporary = self._temporary()
+            try:
+                temporary = self._temporary()
+            except OSError as error:
+                raise as_carry_error(source.path, error) from error
             try:
                 digest = copy_file(source, temporary)
                 with self._lock:
