@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from underfed.diagnose.machine import cpu_facts
+from underfed.diagnose.machine import cpu_facts, gpu_utilization, queue_wait
 
 PERIOD_MS = 100
 
@@ -53,3 +53,9 @@ def test_a_counter_that_is_no_number_leaves_its_line_out(odd: Any) -> None:
     found = lines(10, 30, 1)
     found.insert(4, {"t_ns": 5, "cpu": {"throttled_us": odd, "nr_throttled": 1, "nr_periods": 1}})
     assert share(found) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("odd", [5, "x", {"a": 1}, [3, None, "y"], True])
+def test_devices_and_processes_that_are_none_are_not_known(odd: Any) -> None:
+    assert gpu_utilization([{"gpu": odd}]) is None
+    assert queue_wait([{"tree": odd}], {1}) is None

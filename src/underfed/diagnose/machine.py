@@ -60,7 +60,8 @@ def queue_wait(host: list[dict[str, Any]], pids: set[int]) -> float | None:
     """
     seen: dict[int, list[tuple[float, float]]] = {}
     for line in host:
-        for process in line.get("tree") or []:
+        tree = line.get("tree")
+        for process in tree if isinstance(tree, list) else ():
             pid, run, wait = (
                 _find(process, "pid"),
                 _number(_find(process, "run_ns")),
@@ -78,7 +79,8 @@ def gpu_utilization(host: list[dict[str, Any]]) -> float | None:
     """Mean of NVML's utilization of the busiest device, 0 to 1; None without a device."""
     by_device: dict[int, list[float]] = {}
     for line in host:
-        for at, gpu in enumerate(line.get("gpu") or []):
+        gpus = line.get("gpu")
+        for at, gpu in enumerate(gpus if isinstance(gpus, list) else ()):
             value = _number(gpu.get("utilization")) if isinstance(gpu, dict) else None
             if value is not None:
                 by_device.setdefault(at, []).append(value / 100)
