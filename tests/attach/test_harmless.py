@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import json
 import os
 import shutil
 import signal
@@ -166,6 +167,19 @@ def test_a_worker_or_a_thread_leads_to_its_run() -> None:
             assert seen.data["live"]["pid"] == process.pid
 
 
+def test_below_underfed_run_the_training_is_found_and_streams_may_be_closed(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    words = [*UNDERFED, "run", "--window", "off", "--out", str(tmp_path / "rec"), "--"]
+    with started([*words, *script("starved", "0")]) as process:
+        file = tmp_path / "seen.json"
+        look = " ".join([*UNDERFED, "attach", str(process.pid), "--seconds", "2", "--json", str(file), ">&-", "2>&-"])
+        assert subprocess.run(["sh", "-c", look], check=False).returncode == 0
+        seen = json.loads(file.read_text())
+    roles = [each["role"] for each in seen["live"]["processes"]]
+    assert roles.count("launcher") == roles.count("rank") == 1
+    assert seen["verdict"]["bound"] == "data"
+
+
 def test_no_gpu_is_said_in_one_line() -> None:
     if shutil.which("nvidia-smi"):
         pytest.skip("there is a GPU")
@@ -267,6 +281,4 @@ def test_the_json_is_a_diagnosis_by_the_schema_and_by_its_reader(tmp_path: Path)
         file.write_bytes(done.stdout)
     read = from_json(file.read_bytes())
     assert read.subject.kind == "live"
-    import json
-
     jsonschema.validate(json.loads(done.stdout), json_schema())

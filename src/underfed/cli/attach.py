@@ -47,6 +47,7 @@ def attach(
 
     from underfed.diagnose.live import diagnose
     from underfed.diagnosis import to_json
+    from underfed.observe.launch_streams import plug_closed_streams
     from underfed.observe.live.permission import denied, missing
     from underfed.observe.live.target import choose
     from underfed.observe.live.window import watch
@@ -54,6 +55,7 @@ def attach(
     from underfed.report.live import middle
     from underfed.report.page import plain, say, show, wants_colour
 
+    plug_closed_streams()  # else a file of ours would take the number of a stream that a child inherits
     target = choose(process, gpu)
     if sys.stderr is not None:
         print(f"underfed: looking at process {target.pid} for {seconds:g} s", file=sys.stderr)

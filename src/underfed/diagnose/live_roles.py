@@ -102,6 +102,11 @@ def _settle(found: list[Member], seen: Seen) -> None:
             above.role = "launcher"
         elif not _steps(member, seen):
             member.role = "child"
+    ranks = [member for member in found if member.role == "rank"]
+    if any(member.life.torch for member in ranks):
+        for member in ranks:
+            if member.life.torch is False and not _steps(member, seen):
+                member.role = "child"
 
 
 def _rank_above(member: Member, known: dict[int, Member]) -> Member | None:

@@ -70,7 +70,7 @@ def _blind(found: Sums) -> Decision | None:
         "unknown",
         "low",
         f"I cannot tell what gates this run without its stacks; {facts}, which alone does not say where it waits.",
-        settle="the permission to read its stacks, as below",
+        settle="stacks: what they lack is said below",
     )
 
 

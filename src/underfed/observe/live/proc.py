@@ -49,6 +49,12 @@ def runs_python(pid: int) -> bool:
     return "libpython" in (text(f"/proc/{pid}/maps") or "")
 
 
+def holds_torch(pid: int) -> bool | None:
+    """Return whether a process has loaded torch; None without permission."""
+    content = text(f"/proc/{pid}/maps")
+    return None if content is None else "/libtorch" in content
+
+
 def environment(pid: int) -> dict[str, str] | None:
     """Return the variables that say which rank a process is; None without permission."""
     content = text(f"/proc/{pid}/environ")

@@ -11,7 +11,15 @@ from underfed.observe.live import proc
 from underfed.report.text import clean
 
 #: Programs and modules that start ranks and wait for them; a rank is looked at together with its siblings.
-LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed", "mpirun")
+LAUNCHERS = (
+    "torchrun",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate",
+    "deepspeed",
+    "mpirun",
+    "underfed",
+)
 _MOST_SHOWN = 20
 
 

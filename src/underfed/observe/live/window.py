@@ -46,6 +46,7 @@ class Life:
     waits: dict[int, Counter[str]] = field(default_factory=dict)
     storage: Counter[str] = field(default_factory=Counter)
     devices: set[int] = field(default_factory=set)
+    torch: bool | None = None
     gone: bool = False
 
 
@@ -213,3 +214,4 @@ def _more(lives: dict[int, Life]) -> None:
                 kind = "network" if file.mount.network else "local" if file.mount.network is False else "unknown"
                 life.storage[f"{file.mount.point} ({file.mount.fs}, {kind})"] += 1
         life.devices |= devices(pid)
+        life.torch = life.torch or proc.holds_torch(pid)
