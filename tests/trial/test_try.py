@@ -46,7 +46,7 @@ def test_arms_take_turns_and_every_run_is_kept(fed: Tried) -> None:
 
 
 def test_what_changes_nothing_is_not_a_gain(tmp_path: Path) -> None:
-    """More threads for a loop that sleeps."""
+    """Gradients that are dropped instead of zeroed, in a loop that sleeps."""
     found = tried(tmp_path, ["set_to_none"], script(tmp_path, "optimizer.zero_grad(set_to_none=False)"))
     arm = found.arm("set_to_none=on")
     assert arm["outcome"] == "no-change" and "no measurable change" in found.page, found.page
