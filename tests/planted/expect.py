@@ -165,7 +165,7 @@ PLANTED = (
         bounds=("data",),
         rules=("T7", "X:burst"),
         fixed=("--prefetch", "32"),
-        store=("--latency-ms", "0.5", "--cold-every", "60", "--cold-ms", "250"),
+        store=("--latency-ms", "0.5", "--cold-every", "60", "--cold-ms", "160"),
         steps=210,
     ),
     Planted(

@@ -130,6 +130,7 @@ def test_a_killed_reader_costs_one_file(folder, tmp_path_factory):
     )]  # fmt: skip
     files = [folder / "rank0.pt.trace.json.gz", pipe, folder / "rank1.pt.trace.json.gz"]
     running = subprocess.Popen([*line, *map(str, files)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    killed: set[int] = set()
     for _ in range(2):
         # Opening the other end succeeds once a reader is there; only then is there a process to kill.
         end = None
@@ -138,8 +139,9 @@ def test_a_killed_reader_costs_one_file(folder, tmp_path_factory):
                 end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
             except OSError:
                 time.sleep(0.05)
-        victim = holder_of(pipe, running.pid)
+        victim = holder_of(pipe, {running.pid, os.getpid()} | killed)
         os.kill(victim, signal.SIGKILL)
+        killed.add(victim)  # a process that is about to die still holds the pipe for a moment
         os.close(end)
     out, err = running.communicate()
     assert out.splitlines()[0] == "2", err
@@ -147,10 +149,10 @@ def test_a_killed_reader_costs_one_file(folder, tmp_path_factory):
     assert "stuck.trace.json" in out.splitlines()[1]
 
 
-def holder_of(path, parent):
+def holder_of(path, others):
     while True:
         for pid in filter(str.isdigit, os.listdir("/proc")):
-            if int(pid) in (parent, os.getpid()):
+            if int(pid) in others:
                 continue
             try:
                 for number in os.listdir(f"/proc/{pid}/fd"):

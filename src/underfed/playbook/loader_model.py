@@ -72,6 +72,19 @@ class Feed:
         """CPU time of a step's batches spread over all usable CPUs."""
         return self.fetches * self.compute / max(self.cpus or 1.0, 0.5)
 
+    @property
+    def mean_supply(self) -> float:
+        """Time a step for which the workers, were they never blocked by a full queue, take to make its batches."""
+        return self.fetches * self.fetch.wall / max(self.loader.workers, 1)
+
+    @property
+    def bursty(self) -> bool:
+        """Whether the workers keep up on average and only the spread of their fetches empties the queue."""
+        if self.loader.workers == 0 or self.mean_supply > self.rest:
+            return False
+        usual = max(self.fetch.wall_median, 1e-9)
+        return max(self.fetch.wall_p95, 2 * self.fetch.wall) / usual >= T.bursty_spread
+
     def saturated(self) -> bool:
         """Whether the loader is limited by CPUs, so that more workers cannot help."""
         if self.waiting or not self.cpus:

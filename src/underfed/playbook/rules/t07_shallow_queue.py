@@ -37,18 +37,13 @@ from underfed.playbook.rule import Rule
 def check(evidence: Evidence) -> Finding | None:
     """Find waits that come from the spread of the fetch times and not from their mean."""
     model = feed(evidence)
-    if model is None or model.loader.workers == 0 or model.wait < T.worth * evidence.step_ms:
-        return None
-    spread = model.fetch.wall_p95 / max(model.fetch.wall_median, 1e-9)
-    worst = max(spread, model.fetch.wall / max(model.fetch.wall_median, 1e-9) * 2)
-    mean_supply = model.fetches * model.fetch.wall / model.loader.workers
-    if worst < T.bursty_spread or mean_supply > model.rest:
+    if model is None or not model.bursty or model.wait < T.worth * evidence.step_ms:
         return None
     depth = model.loader.prefetch or 2
     wanted = 2 * depth
     step = evidence.step_ms
     # A deeper queue fills only from what the workers make beyond the demand: the less slack, the less it bridges.
-    slack = 1.0 - mean_supply / model.rest
+    slack = 1.0 - model.mean_supply / model.rest
     least, most = min(max(0.02, slack), 0.5), min(0.9, 0.6 + 1.5 * slack)
     return RULE.finding(
         summary=f"Fetches come in bursts and {depth} batches a worker do not bridge them; queue {wanted}.",
@@ -57,7 +52,7 @@ def check(evidence: Evidence) -> Finding | None:
         evidence=[
             Observation(source="agent", text="fetch, median", value=round(model.fetch.wall_median, 3), unit="ms"),
             Observation(source="agent", text="fetch, 95th percentile", value=round(model.fetch.wall_p95, 3), unit="ms"),
-            Observation(source="agent", text="mean supply of a batch", value=round(mean_supply, 3), unit="ms"),
+            Observation(source="agent", text="mean supply of a batch", value=round(model.mean_supply, 3), unit="ms"),
             Observation(source="agent", text=f"slow fetches at {hot_place(evidence) or 'an unknown line'}"),
         ],
         fix=Fix(

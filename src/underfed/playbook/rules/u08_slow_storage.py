@@ -17,10 +17,12 @@ How it is found
     samples of the workers fall.
 
 When it stays silent
-    When fetches compute (T4, T8), and when the loop does not wait.
+    When fetches compute (T4, T8), when only some of them are slow and the mean meets the demand (T7), and when the
+    loop does not wait.
 
 Not to be confused with
-    T4: without workers the waits are in the loop itself, and workers hide them. T8: the CPU is the limit. A sleep or a
+    T4: without workers the waits are in the loop itself, and workers hide them. T8: the CPU is the limit. T7: a few slow reads, which
+    a deeper queue bridges. A sleep or a
     lock inside the dataset looks the same from outside; the line tells.
 """
 
@@ -37,7 +39,7 @@ from underfed.playbook.rule import Rule
 def check(evidence: Evidence) -> Finding | None:
     """Find fetches that wait instead of computing."""
     model = feed(evidence)
-    if model is None or model.wait < T.worth * evidence.step_ms or not model.waiting:
+    if model is None or model.wait < T.worth * evidence.step_ms or not model.waiting or model.bursty:
         return None
     if model.loader.workers and model.supply(model.loader.workers) < 0.8 * model.rest:
         return None
