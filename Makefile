@@ -21,12 +21,15 @@ check: $(VENV)/.tested
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The long forms (`slow`) run with `make test-all`; CI runs their short forms.
+# The long forms (`slow`) run with `make test-all`; CI runs their short forms. Tests that judge what real runs took
+# (`alone`) have the machine for themselves; the rest share its cores.
 test: check
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not alone"
+	$(BIN)/python -m pytest -q -m "not slow and alone"
 
 test-all: check
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -m "not alone"
+	$(BIN)/python -m pytest -q -m alone
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

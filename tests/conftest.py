@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ALONE = {"attach", "live", "planted", "trial", "tune"}
+"""Folders whose tests judge what real runs took; beside other tests they would judge those as well."""
 
 
 def pytest_configure() -> None:
@@ -14,3 +21,11 @@ def pytest_configure() -> None:
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs the machine for itself."""
+    for item in items:
+        folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+        if folder in ALONE or item.path.name == "test_demo.py":
+            item.add_marker(pytest.mark.alone)
