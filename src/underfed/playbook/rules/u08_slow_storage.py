@@ -21,9 +21,9 @@ When it stays silent
     loop does not wait.
 
 Not to be confused with
-    T4: without workers the waits are in the loop itself, and workers hide them. T8: the CPU is the limit. T7: a few slow reads, which
-    a deeper queue bridges. A sleep or a
-    lock inside the dataset looks the same from outside; the line tells.
+    T4: without workers the waits are in the loop itself, and workers hide them. T8: the CPU is the limit. T7: a few
+    slow reads, which a deeper queue bridges. A sleep or a lock inside the dataset looks the same from outside; the
+    line tells.
 """
 
 from __future__ import annotations
