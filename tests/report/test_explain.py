@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import underfed
+from underfed.audit.registry import RULES as AUDIT
+from underfed.cli import main
 from underfed.playbook.registry import RULES
 from underfed.playbook.rule import Rule
-from underfed.report.rulepage import markdown, page, pattern, sections, table
+from underfed.report import rulebook
+from underfed.report.manual import number
+from underfed.report.rulebook import Entry, entries, find_entry
+from underfed.report.rulepage import markdown, page, parts, pattern, table
 
 HEADINGS = ["What it looks like", "Why it costs", "Fix", "When it stays silent", "Not to be confused with"]
 
@@ -21,23 +29,83 @@ def explain(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_without_a_rule_all_are_listed() -> None:
+STAGES = ["box", "dataloader", "free", "precision", "kernels", "memory", "comms"]
+ENTRIES = list(entries())
+IDS = [entry.id for entry in ENTRIES]
+
+
+def test_without_a_rule_all_are_listed_by_stage() -> None:
     done = explain()
     assert (done.returncode, done.stderr) == (0, "")
-    listed = [tuple(line.split()) for line in done.stdout.splitlines() if line.startswith("  ") and line[2] != " "]
-    assert listed == [(rule.id, rule.name) for rule in RULES]
-    told = " ".join(done.stdout.split())
+    lines = done.stdout.splitlines()
+    listed = [line.split()[:2] for line in lines if line.startswith("  ") and line[2] != " "]
+    assert sorted(name for _, name in listed) == sorted({rule.name for rule in (*RULES, *AUDIT)})
+    assert [line for line in lines if line and line[0] != " "] == STAGES
+    inside: dict[str, list[str]] = {}
+    for line in lines:
+        if line and line[0] != " ":
+            inside[line] = []
+        elif line[2:3].strip():
+            inside[list(inside)[-1]].append(line.split()[0])
     for rule in RULES:
-        assert pattern(rule) in told
+        assert rule.id in inside[rule.stage]
+    told = " ".join(done.stdout.split())
+    for entry in ENTRIES:
+        assert entry.pattern in told
 
 
-def test_a_rule_is_found_by_id_and_by_name_in_any_case() -> None:
-    rule = RULES[-1]
-    shown = {explain(word).stdout for word in (rule.id, rule.id.lower(), rule.name, rule.name.upper())}
-    assert shown == {page(rule)}
+def test_every_rule_of_playbook_and_audit_is_one_entry() -> None:
+    assert sorted(IDS) == sorted({rule.id for rule in (*RULES, *AUDIT)})
 
 
-@pytest.mark.parametrize(("wanted", "near"), [("T44", "T4 "), ("worker", "workers"), ("host_sync_in_step", "X5 ")])
+def test_rules_that_only_the_audit_has_are_placed_by_hand() -> None:
+    only = {rule.id for rule in AUDIT} - {rule.id for rule in RULES}
+    assert set(rulebook._ONLY_IN_SOURCE) == only
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=IDS)
+def test_a_rule_is_found_by_id_and_by_name_in_any_case(entry: Entry, capsys: pytest.CaptureFixture[str]) -> None:
+    words = (entry.id, entry.id.lower(), entry.name, entry.name.upper(), entry.name.replace("-", " "))
+    for word in words:
+        assert main(["explain", word]) == 0
+        assert capsys.readouterr().out == page(entry)
+        assert find_entry(word) == entry
+
+
+def test_the_real_command_shows_that_page() -> None:
+    assert explain("x40").stdout == page(next(entry for entry in ENTRIES if entry.id == "X40"))
+
+
+def test_json_holds_what_the_page_says() -> None:
+    told = json.loads(explain("--json").stdout)
+    assert told["schema"] == "underfed.rules/1"
+    assert [rule["id"] for rule in told["rules"]] == IDS
+    for entry, rule in zip(ENTRIES, told["rules"], strict=True):
+        shown = " ".join(page(entry).split())
+        assert " ".join(rule["pattern"].split()) in shown
+        assert {"Why it costs", "Fix", "When it stays silent"} <= set(rule["sections"])
+        assert rule["stage"] in STAGES and rule["numerics"] in {"exact", "reorder", "precision", "semantic"}
+        for heading, text in rule["sections"].items():
+            assert f"{heading} {' '.join(text.split())}" in shown
+        assert (rule["in_source"] is not None) == ("audit" in rule["found_by"])
+    one = json.loads(explain("t4", "--json").stdout)
+    assert [rule["id"] for rule in one["rules"]] == ["T4"]
+
+
+def test_a_number_that_advice_bears_leads_to_the_rules_behind_it() -> None:
+    source = Path(underfed.__file__).parent / "observe/host/box/advice.py"
+    shown = set(re.findall(r'rule="([A-Z]\d+)"', source.read_text(encoding="utf-8")))
+    assert {"U40", "U8", "T21"} <= shown
+    for name in shown:
+        assert find_entry(name) or number(name), name
+    told = explain("u40").stdout
+    assert "T3 " in told and "underfed box" in told
+    assert json.loads(explain("U40", "--json").stdout)["number"]["rules"] == ["T3", "X61"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "near"), [("T44", "T4 "), ("worker", "workers"), ("host-sync-in-stp", "X5 "), ("pandas row", "X40 ")]
+)
 def test_an_unknown_rule_is_one_line_with_near_matches(wanted: str, near: str) -> None:
     done = explain(wanted)
     assert done.returncode == 2
@@ -82,24 +150,30 @@ def test_a_full_disk_is_one_line(unbuffered: str) -> None:
     )
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_a_rules_page_has_all_sections_within_80_columns(rule: Rule) -> None:
-    found = [heading for heading, body in sections(rule) if body]
-    assert [heading for heading in HEADINGS if heading not in found] == []
-    assert max(len(line) for line in page(rule).splitlines()) <= 80
-    assert len(pattern(rule)) <= 160
-    assert pattern(rule).endswith(".")
+@pytest.mark.parametrize("entry", ENTRIES, ids=IDS)
+def test_a_rules_page_has_all_sections_within_80_columns(entry: Entry) -> None:
+    found = [heading for heading, body in parts(entry) if body]
+    wanted = HEADINGS if entry.seen else ["Why it costs", "Fix", "When it stays silent", "What a run shows"]
+    assert [heading for heading in wanted if heading not in found] == []
+    assert max(len(line) for line in page(entry).splitlines()) <= 80
+    assert len(entry.pattern) <= 160
+    assert entry.pattern.endswith(".")
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_a_page_loses_no_word_of_the_docstring(rule: Rule) -> None:
+@pytest.mark.parametrize("entry", ENTRIES, ids=IDS)
+def test_a_page_loses_no_word_of_the_docstring(entry: Entry) -> None:
+    rule = entry.seen or entry.written
+    assert rule is not None
     words = rule.doc.split()
-    assert page(rule).split()[2 : 2 + len(pattern(rule).split())] == words[: len(pattern(rule).split())]
-    shown = " ".join(page(rule).split())
-    for heading, body in sections(rule):
+    first = pattern(rule.doc).split()
+    assert page(entry).split()[2 : 2 + len(first)] == words[: len(first)]
+    shown = " ".join(page(entry).split())
+    for heading, body in parts(entry):
         assert f"{heading} {' '.join(' '.join(body).split())}".strip() in shown
-    kept = [pattern(rule), *(text for heading, body in sections(rule) for text in (heading, *body))]
-    assert " ".join(kept).split() == words
+    kept = " ".join([entry.pattern, *(text for heading, body in parts(entry) for text in (heading, *body))])
+    assert " ".join(kept.split()).startswith(" ".join(words))
+    if entry.written:
+        assert entry.written.settle in shown
 
 
 def test_markup_in_a_docstring_stays_text_in_markdown() -> None:

@@ -1,45 +1,58 @@
-"""`underfed explain`: the rules of the playbook, and the page of one."""
+"""`underfed explain`: all rules by stage, and the page of one."""
 
 from __future__ import annotations
 
+from typing import Annotated
 
-def explain(rule: str | None = None, /) -> int:
-    """List the rules of the playbook, or explain one: `underfed explain T4`.
+from cyclopts import Parameter
+
+
+def explain(
+    rule: str | None = None,
+    /,
+    *,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> int:
+    """List all rules, or explain one: `underfed explain T4`.
+
+    It knows the rules that a run or a trace shows, those that `underfed audit` finds in source code, and the other
+    numbers that the advice of `underfed box` bears, with the rules that answer each.
 
     Parameters
     ----------
     rule
-        Id or name of a rule, as a verdict shows it. Without one, all rules are listed.
+        Id or name of a rule, as a verdict or a finding shows it. Without one, all rules are listed, by stage in cost
+        order.
+    as_json
+        Print the rules as JSON.
     """
+    import json
+    from dataclasses import asdict
+
     from underfed.errors import UsageError
-    from underfed.playbook.registry import RULES, find
+    from underfed.report.manual import number, words
     from underfed.report.page import say
+    from underfed.report.rulebook import as_data, entries, find_entry, near_entries
     from underfed.report.rulepage import listing, page
     from underfed.report.text import clean
 
+    known = list(entries())
+    asked = None
     if rule is None:
-        say(listing(RULES))
-        return 0
-    found = find(rule)
-    if found is None:
-        near = ", ".join(near_matches(rule)) or "run `underfed explain` for all rules"
-        raise UsageError(f"explain: no rule {clean(rule)[:60]!r}; near: {near}")
-    say(page(found))
+        chosen = known
+    elif found := find_entry(rule):
+        chosen = [found]
+    elif asked := number(rule):
+        chosen = [entry for entry in known if entry.id in asked.rules]
+    else:
+        near = ", ".join(f"{entry.id} {entry.name}" for entry in near_entries(rule))
+        shown = clean(rule)[:60]
+        raise UsageError(f"explain: no rule {shown!r}; near: {near or 'run `underfed explain` for all rules'}")
+    if as_json:
+        head = {"schema": "underfed.rules/1"} | ({"number": asdict(asked)} if asked else {})
+        say(json.dumps({**head, "rules": [as_data(entry) for entry in chosen]}, indent=1, ensure_ascii=False) + "\n")
+    elif asked:
+        say(words(asked, {entry.id: entry.name for entry in known}))
+    else:
+        say(listing(chosen) if rule is None else page(chosen[0]))
     return 0
-
-
-def near_matches(wanted: str, most: int = 3) -> list[str]:
-    """Return the ids, with names, of rules whose id or name is close to a word or holds it."""
-    from difflib import SequenceMatcher
-
-    from underfed.playbook.registry import RULES
-
-    key = wanted.strip().lower().replace(" ", "-").replace("_", "-")
-    scored = []
-    for place, rule in enumerate(RULES):
-        score = max(SequenceMatcher(None, key, text).ratio() for text in (rule.id.lower(), rule.name))
-        if len(key) >= 3 and key in rule.name:
-            score = 1.0
-        if score >= 0.5:
-            scored.append((-score, place, f"{rule.id} {rule.name}"))
-    return [shown for _, _, shown in sorted(scored)[:most]]
