@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import warnings
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,16 +16,15 @@ from underfed.audit.heat import Heat, per_sample
 from underfed.audit.loops import Training
 from underfed.audit.module import Module
 from underfed.audit.notebook import Notebook, read_notebook
-from underfed.audit.options import read_settings
 from underfed.audit.project import Project
 from underfed.audit.registry import RULES
 from underfed.audit.rule import AuditRule, Code, Whole
+from underfed.audit.settings import read_settings
 from underfed.audit.values import Values
 
 #: Modules that speak of none of these have nothing for a rule to look at.
 _TRAINS = re.compile(r"torch|lightning|transformers|accelerate|cuda|CUDA|NUM_THREADS|cv2")
 _MOST_CONTEXT = 200
-_MOST_SETTINGS = 300
 #: A suppression that silences nothing.
 UNUSED = "U0"
 
@@ -91,8 +90,10 @@ def judge(
     sources: Sequence[Source], result: Result, rules: Sequence[AuditRule], context: Iterable[Module] = ()
 ) -> Result:
     """Run rules on what was read; `context` modules are known but not reported on."""
-    settings = _settings([source.path for source in sources])
-    project = Project([source.module for source in sources] + list(context), settings)
+    modules = [source.module for source in sources] + list(context)
+    folders = {Path(module.path).parent for module in modules if not module.path.endswith(".ipynb")}
+    folders |= {source.path.parent for source in sources}
+    project = Project(modules, read_settings(folders, _primaries(modules)))
     training = Training(project)
     values = Values(project)
     heat, samples = Heat(project, training, values), per_sample(project, training, values)
@@ -218,28 +219,13 @@ def modules_beside(sources: Sequence[Source], paths: Sequence[Path]) -> list[Mod
     return found
 
 
-def _settings(paths: Sequence[Path]) -> dict[str, list[tuple[str, object]]]:
-    """Read YAML files in the folders of the sources and in `conf*` folders beside them."""
-    found: dict[str, list[tuple[str, object]]] = defaultdict(list)
-    folders = {path.parent for path in paths}
-    folders |= {child for folder in list(folders) for child in _conf_folders(folder)}
-    files = sorted(file for folder in folders for kind in ("*.yaml", "*.yml") for file in folder.glob(kind))
-    for file in files[:_MOST_SETTINGS]:
-        try:
-            if file.is_symlink() or not file.is_file() or file.stat().st_size > 200_000:
-                continue
-            values = read_settings(file.read_text(encoding="utf-8"), file.as_posix())
-        except (OSError, UnicodeDecodeError):
-            continue
-        for key, value in values.items():
-            group = f"{file.parent.name}.{key}" if "conf" not in file.parent.name else key
-            found[group].append(value)
-    return found
-
-
-def _conf_folders(folder: Path) -> list[Path]:
-    try:
-        tops = [child for child in folder.iterdir() if child.is_dir() and child.name.startswith("conf")]
-        return [*tops, *(sub for top in tops for sub in top.iterdir() if sub.is_dir() and not sub.is_symlink())]
-    except OSError:
-        return []
+def _primaries(modules: Iterable[Module]) -> frozenset[str]:
+    """Return the names of configurations that `@hydra.main` asks for."""
+    found = set()
+    for module in modules:
+        for call in module.calls:
+            if module.called(call) == "hydra.main":
+                for keyword in call.keywords:
+                    if keyword.arg == "config_name" and isinstance(keyword.value, ast.Constant):
+                        found.add(str(keyword.value.value).removesuffix(".yaml"))
+    return frozenset(found)

@@ -12,7 +12,8 @@ from underfed.audit.guards import every_n, guard, leaves
 from underfed.audit.loops import Training, evaluates, is_epoch_loop, is_evaluation_loop
 from underfed.audit.module import LOOPS, Function, FunctionNode, Module
 from underfed.audit.project import LIGHTNING, Project
-from underfed.audit.values import Values, assignments
+from underfed.audit.scopes import assignments
+from underfed.audit.values import Values
 
 _DEEP = 8
 _HOOKS = frozenset({"training_step", "compute_loss", "train_step"})

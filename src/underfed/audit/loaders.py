@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from underfed.audit.module import LOOPS, Class, Module
-from underfed.audit.values import Value, Values, assignments
+from underfed.audit.scopes import assignments
+from underfed.audit.values import Value, Values
 
 _NAMES = frozenset(
     {

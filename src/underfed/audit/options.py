@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from underfed.audit.module import Module
 from underfed.audit.project import Project
 
-_LIMIT = 20_000
-
 
 @dataclass(frozen=True)
 class Default:
@@ -94,29 +92,3 @@ def _fields(module: Module, cls: ast.ClassDef, found: dict[str, list[Default]]) 
                 value = _keyword(value, "default") if "ield" in ast.unparse(value.func) else None
             where = f"default of {cls.name}.{line.target.id} ({_place(module, line)})"
             found[line.target.id].append(Default(value, where, module))
-
-
-def read_settings(text: str, path: str) -> dict[str, tuple[str, object]]:
-    """Return the plain values of a YAML file by dotted key, with their place; nothing where it cannot be read.
-
-    Only plain data is read (no tags that make objects). Without PyYAML nothing is known.
-    """
-    try:
-        import yaml  # type: ignore[import-untyped,unused-ignore]
-    except ImportError:
-        return {}
-    try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError):
-        return {}
-    found: dict[str, tuple[str, object]] = {}
-    queue: list[tuple[str, object]] = [("", document)]
-    visited = 0
-    while queue and visited < _LIMIT:  # aliases can make a small file huge
-        visited += 1
-        key, value = queue.pop()
-        if isinstance(value, dict):
-            queue += [(f"{key}.{k}" if key else str(k), v) for k, v in value.items()]
-        elif isinstance(value, str | int | float | bool) or value is None:
-            found[key] = (path, value)
-    return found

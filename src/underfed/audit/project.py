@@ -8,6 +8,7 @@ from collections import defaultdict
 from functools import cached_property
 
 from underfed.audit.module import Class, Function, Module
+from underfed.audit.settings import Settings
 
 #: Names of methods that many libraries have: a call of one says nothing about a class of the project.
 _COMMON = frozenset(
@@ -76,10 +77,9 @@ _GPU = re.compile(
 class Project:
     """Modules by dotted name, and by every shorter name that ends the same way."""
 
-    def __init__(self, modules: list[Module], settings: dict[str, list[tuple[str, object]]] | None = None) -> None:
+    def __init__(self, modules: list[Module], settings: Settings | None = None) -> None:
         self.modules = modules
-        #: Values of YAML files under their dotted key: (where, value).
-        self.settings = settings or {}
+        self.settings = settings or Settings()
         self._mentions: dict[str, bool] = {}
         self._by_suffix: dict[str, list[Module]] = defaultdict(list)
         for module in modules:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from underfed.audit.loops import is_evaluation_loop, is_step_call
 from underfed.audit.module import Function, Module
-from underfed.audit.values import inside
+from underfed.audit.scopes import inside
 
 #: device: a tensor computed from a model or moved there; host: numbers, numpy, CPU tensors; batch: straight from a
 #: loader, so on the CPU; unknown: not followed.

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from underfed.audit.module import Class, Function, FunctionNode, Module
+from underfed.audit.module import Function, Module
 from underfed.audit.options import Default, defaults
 from underfed.audit.project import Project
+from underfed.audit.records import Records
+from underfed.audit.scopes import SPREAD, argument, assignments, own_values
+from underfed.audit.tables import table
 
 _SETTINGS = frozenset(
     [
@@ -79,6 +82,11 @@ class Values:
 
     def __init__(self, project: Project) -> None:
         self.project = project
+
+    @cached_property
+    def records(self) -> Records:
+        """Return what is known of configuration classes."""
+        return Records(self.project)
 
     @cached_property
     def options(self) -> dict[str, list[Default]]:
@@ -171,7 +179,7 @@ class Values:
         seen: list[Value] = []
         for module, call in self.project.calls_by_name.get(wanted, []):
             given = argument(call, name, list(function.parameters), is_method=function.cls is not None)
-            if given is _SPREAD:
+            if given is SPREAD:
                 return UNKNOWN
             seen.append(self.of(module, given if given is not None else default, depth + 1))
         from_click = self._option(name) if function.node.decorator_list else None
@@ -189,19 +197,21 @@ class Values:
             return first
         return UNKNOWN
 
-    def _attribute(self, module: Module, node: ast.Attribute, depth: int) -> Value:
-        root: ast.AST = node
-        path: list[str] = []
-        while isinstance(root, ast.Attribute):
-            path.append(root.attr)
-            root = root.value
-        if not isinstance(root, ast.Name):
+    def _attribute(self, module: Module, node: ast.Attribute | ast.Subscript, depth: int) -> Value:
+        root, path = _steps(node)
+        if not isinstance(root, ast.Name) or not path:
             return UNKNOWN
-        path.reverse()
-        if root.id == "self" and len(path) == 1:
-            return self._own(module, node, depth)
+        if root.id == "self" and len(path) == 1 and isinstance(node, ast.Attribute):
+            own = self._own(module, node, depth)
+            if own.known:
+                return own
+        typed = self._field(module, node, depth)
+        if typed is not None:
+            return typed
         if root.id == "self":
             path = path[1:] if path[0] in _SETTINGS else path
+            if not path:
+                return UNKNOWN
         elif root.id in module.imports or (root.id not in _SETTINGS and not self._is_parsed(module, root.id)):
             dotted = module.qualified(node)
             found = self.project.find(dotted) if dotted else None
@@ -210,6 +220,15 @@ class Values:
         if from_code is not None:
             return from_code
         return self._setting(path)
+
+    def _field(self, module: Module, node: ast.Attribute | ast.Subscript, depth: int) -> Value | None:
+        """Return a field's default where the class of the object is known; None where it is not."""
+        found = self.records.find(module, node) if isinstance(node, ast.Attribute) else None
+        if found is None:
+            return None
+        home, default, where = found
+        value = self.of(home, default, depth + 1)
+        return Value(True, value.value, value.via or where, True) if value.known else UNKNOWN
 
     def _is_parsed(self, module: Module, name: str) -> bool:
         return any("parse_args" in ast.unparse(value) for value in module.constants.get(name, []))
@@ -226,17 +245,9 @@ class Values:
         return UNKNOWN
 
     def _setting(self, path: list[str]) -> Value:
-        """Return the value of a configuration file's key that ends like an attribute path, if it is the only one."""
-        tail = ".".join(path)
-        found = [
-            v
-            for key, values in self.project.settings.items()
-            if key == tail or key.endswith("." + tail)
-            for v in values
-        ]
-        if found and all(value == found[0][1] for _, value in found):
-            return Value(True, found[0][1], f"{tail} in {found[0][0]}", True)
-        return UNKNOWN
+        """Return the value of a configuration file's key that ends like an attribute path."""
+        found = self.project.settings.find(path)
+        return Value(True, found[1], f"{'.'.join(path)} in {found[0]}", True) if found is not None else UNKNOWN
 
     def _own(self, module: Module, node: ast.Attribute, depth: int) -> Value:
         function = module.function_of(node)
@@ -251,149 +262,28 @@ class Values:
         wanted = self.of(module, key, depth)
         if not wanted.known:
             return UNKNOWN
-        table = self.mapping(module, container, depth)
-        if table is not None and wanted.value in table:
-            return self.of(module, table[wanted.value], depth)
-        root = container.id if isinstance(container, ast.Name) else ""
-        if table is None and isinstance(wanted.value, str) and root in _SETTINGS:
-            return self._setting([wanted.value])
+        entries = self.mapping(module, container, depth + 1)
+        if entries is not None and wanted.value in entries:
+            return self.of(module, entries[wanted.value], depth)
+        root, path = _steps(container)
+        if entries is None and isinstance(wanted.value, str) and isinstance(root, ast.Name) and root.id in _SETTINGS:
+            return self._setting([*path, wanted.value])
         return UNKNOWN
 
     def mapping(self, module: Module, node: ast.expr | None, depth: int = 0) -> dict[Any, ast.expr] | None:
         """Return the entries of a dictionary that is written out, or None where not all of them are known."""
-        if depth > _DEEP or node is None:
-            return None
-        if isinstance(node, ast.Dict):
-            table: dict[Any, ast.expr] = {}
-            for key, value in zip(node.keys, node.values, strict=True):
-                if key is None:
-                    inner = self.mapping(module, value, depth + 1)
-                    if inner is None:
-                        return None
-                    table.update(inner)
-                elif isinstance(key, ast.Constant):
-                    table[key.value] = value
-                else:
-                    return None
-            return table
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
-            return {k.arg: k.value for k in node.keywords} if all(k.arg for k in node.keywords) else None
-        if isinstance(node, ast.Name):
-            return self._named_mapping(module, node, depth + 1)
-        return None
-
-    def _named_mapping(self, module: Module, node: ast.Name, depth: int) -> dict[Any, ast.expr] | None:
-        function = module.function_of(node)
-        scope: ast.AST = function.node if function else module.tree
-        stored = assignments(function).get(node.id, []) if function else list(module.constants.get(node.id, []))
-        if function is not None and not stored and node.id not in function.parameters:
-            stored, scope = list(module.constants.get(node.id, [])), module.tree
-        if len(stored) != 1 or stored[0] is None:
-            return None
-        table = self.mapping(module, stored[0], depth)
-        if table is None:
-            return None
-        table = dict(table)
-        for inner in ast.walk(scope):
-            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "update":
-                if ast.unparse(inner.func.value) == node.id:
-                    runs = self._runs(module, inner)
-                    if runs is None or (runs and (inner.args or not all(k.arg for k in inner.keywords))):
-                        return None
-                    table.update({k.arg: k.value for k in inner.keywords} if runs else {})
-            elif isinstance(inner, ast.Assign) and isinstance(inner.targets[0], ast.Subscript):
-                if ast.unparse(inner.targets[0].value) == node.id:
-                    return None
-        return table
-
-    def _runs(self, module: Module, node: ast.AST) -> bool | None:
-        """Return whether a statement runs, by the conditions around it; None where that is not known."""
-        inner = node
-        for around in module.up(node):
-            if isinstance(around, ast.If):
-                value = self.of(module, around.test)
-                if not value.known or value.is_default:
-                    return None
-                if bool(value.value) != (inner in around.body):
-                    return False
-            inner = around
-        return True
+        return table(self, module, node, depth)
 
 
-_SPREAD = ast.Constant("*")
-
-
-def argument(call: ast.Call, name: str, order: list[str], *, is_method: bool = False) -> ast.expr | None:
-    """Return what a call gives for a parameter: None where nothing, a marker where it may be in * or **."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    names = order[1:] if is_method and order[:1] in (["self"], ["cls"]) else order
-    if any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords):
-        return _SPREAD
-    if name in names and names.index(name) < len(call.args):
-        return call.args[names.index(name)]
-    return None
-
-
-def assignments(function: Function) -> dict[str, list[ast.expr | None]]:
-    """Return what each local name is assigned in a function; None for what is not a plain assignment."""
-    cached = function.__dict__.get("_assignments")
-    if cached is not None:
-        return cached  # type: ignore[no-any-return]
-    found: dict[str, list[ast.expr | None]] = {}
-    for node in inside(function.node):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    found.setdefault(target.id, []).append(node.value)
-                else:
-                    for inner in ast.walk(target):
-                        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                            found.setdefault(inner.id, []).append(None)
-        elif isinstance(node, ast.AnnAssign | ast.NamedExpr):
-            if isinstance(node.target, ast.Name):
-                found.setdefault(node.target.id, []).append(node.value)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            found.setdefault(node.target.id, []).append(None)
-        elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension | ast.withitem):
-            bound = node.optional_vars if isinstance(node, ast.withitem) else node.target
-            for inner in ast.walk(bound) if bound is not None else ():
-                if isinstance(inner, ast.Name):
-                    found.setdefault(inner.id, []).append(None)
-    function.__dict__["_assignments"] = found
-    return found
-
-
-def own_values(cls: Class) -> dict[str, list[ast.expr]]:
-    """Return what a class assigns to its attributes, on itself and in its methods."""
-    cached = cls.__dict__.get("_own_values")
-    if cached is not None:
-        return cached  # type: ignore[no-any-return]
-    found: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(cls.node):
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
-        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        for target in targets:
-            if value is not None and isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                if target.value.id == "self":
-                    found.setdefault(target.attr, []).append(value)
-            elif value is not None and isinstance(target, ast.Name) and node in cls.node.body:
-                found.setdefault(target.id, []).append(value)
-    cls.__dict__["_own_values"] = found
-    return found
-
-
-def inside(node: ast.AST) -> list[ast.AST]:
-    """Return the nodes of a function's own body, in source order, without those of functions and classes in it."""
-    found: list[ast.AST] = []
-    stack: list[ast.AST] = list(reversed(list(ast.iter_child_nodes(node))))
-    while stack:
-        at = stack.pop()
-        found.append(at)
-        if isinstance(at, FunctionNode | ast.ClassDef | ast.Lambda):
-            continue
-        stack.extend(reversed(list(ast.iter_child_nodes(at))))
-    return found
+def _steps(node: ast.expr) -> tuple[ast.expr, list[str]]:
+    """Return the root of `cfg.data["loaders"][0].workers`, and the keys that lead from it."""
+    path: list[str] = []
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        if isinstance(node, ast.Attribute):
+            path.append(node.attr)
+        elif isinstance(node.slice, ast.Constant):
+            path.append(str(node.slice.value))
+        else:
+            return node, []
+        node = node.value
+    return node, path[::-1]

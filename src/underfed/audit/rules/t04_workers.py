@@ -22,6 +22,7 @@ from underfed.audit.finding import Hit, Sure, lower
 from underfed.audit.loaders import Loader
 from underfed.audit.module import Class
 from underfed.audit.rule import AuditRule, Code
+from underfed.audit.trainers import trainer_arguments
 
 _ITERABLE = re.compile(r"(^|\.)IterableDataset$")
 
@@ -40,12 +41,11 @@ def check(code: Code) -> Iterator[Hit]:
         yield Hit(
             loader.call, f"{text}{via}: the training thread makes every batch itself", _sure(loader, workers.is_default)
         )
-    for call in code.calls:
-        if code.method_name(call).endswith("TrainingArguments") and not any(k.arg is None for k in call.keywords):
-            workers = code.value(code.keyword(call, "dataloader_num_workers"))
-            given = code.keyword(call, "dataloader_num_workers")
-            if given is None or (workers.known and workers.value == 0):
-                yield Hit(call, "dataloader_num_workers is 0: the training thread makes every batch itself", "possible")
+    for arguments in trainer_arguments(code.module, code.whole.values):
+        workers = arguments.field("dataloader_num_workers")
+        if workers.known and workers.value == 0 and not isinstance(workers.value, bool):
+            text = "dataloader_num_workers is 0: the training thread makes every batch itself"
+            yield Hit(arguments.call, text, "possible")
 
 
 def _sure(loader: Loader, is_default: bool) -> Sure:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from underfed.audit.finding import Hit
 from underfed.audit.rule import AuditRule, Code
+from underfed.audit.trainers import trainer_arguments
 
 _MIXED = (
     r"autocast|bfloat16|\bbf16|fp16|float16|\bamp\b|\.half\(|mixed_precision|precision\s*=|GradScaler|deepspeed"
@@ -27,13 +28,15 @@ _MIXED = (
 
 def check(code: Code) -> Iterator[Hit]:
     """Find training loops on a GPU without mixed precision."""
+    for arguments in trainer_arguments(code.module, code.whole.values):
+        types = [arguments.field("bf16"), arguments.field("fp16")]
+        chosen = arguments.is_given("bf16") or arguments.is_given("fp16")
+        if not chosen and all(one.known and one.value is False for one in types):
+            yield Hit(arguments.call, "TrainingArguments without bf16=True trains in 32 bits", "likely")
     for call in code.calls:
         name = code.method_name(call)
         open_ended = any(k.arg is None for k in call.keywords)
-        if name == "TrainingArguments" and not open_ended and "transformers" in code.module.called(call):
-            if code.keyword(call, "bf16") is None and code.keyword(call, "fp16") is None:
-                yield Hit(call, "TrainingArguments without bf16=True trains in 32 bits", "likely")
-        elif name == "Trainer" and "lightning" in code.module.called(call) and not open_ended and not call.args:
+        if name == "Trainer" and "lightning" in code.module.called(call) and not open_ended and not call.args:
             given = code.keyword(call, "precision")
             if given is None and not code.project.mentions(r"bf16|16-mixed|float16") and _on_gpu(code, call):
                 yield Hit(call, "Trainer without precision trains in 32 bits", "likely")

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from underfed.audit.finding import Hit
 from underfed.audit.module import Function
 from underfed.audit.rule import AuditRule, Code
-from underfed.audit.values import inside
+from underfed.audit.scopes import inside
 
 _FUSED = ("scaled_dot_product_attention", "flash_attn", "memory_efficient_attention", "ALL_ATTENTION_FUNCTIONS", "sdpa")
 _PASSES = frozenset(

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from underfed.audit.finding import Hit, Sure
 from underfed.audit.rule import AuditRule, Code
-from underfed.audit.values import own_values
+from underfed.audit.scopes import own_values
 
 _BIG = (
     "json.load",

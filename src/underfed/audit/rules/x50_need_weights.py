@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from underfed.audit.edits import set_keyword
 from underfed.audit.finding import Fix, Hit
 from underfed.audit.rule import AuditRule, Code
-from underfed.audit.values import own_values
+from underfed.audit.scopes import own_values
 
 
 def check(code: Code) -> Iterator[Hit]:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from underfed.audit.finding import Hit
 from underfed.audit.rule import AuditRule, Code
 from underfed.audit.rules.t12_debug import guarded
-from underfed.audit.values import assignments, own_values
+from underfed.audit.scopes import assignments, own_values
 
 _CAUSAL = ("torch.tril", "torch.triu")
 
