@@ -70,7 +70,8 @@ def _set_aside(finding: Finding, note: str) -> Finding:
 def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Diagnosis:
     """Decide the bound, ask the rules, and put the answer into words."""
     decided: Split = split(evidence.step, steps=evidence.steps, steady=steady, on_gpu=evidence.on_gpu)
-    if decided.bound == "compute" and not evidence.on_gpu and evidence.torch.get("distributed"):
+    untold = evidence.torch.get("distributed") and evidence.exchange is None
+    if decided.bound == "compute" and not evidence.on_gpu and untold:
         decided = Split("unknown", None, "low", _HIDDEN_COLLECTIVES)
     evidence = replace(evidence, bound=decided.bound)
     findings = ranked(findings_of(evidence), evidence)

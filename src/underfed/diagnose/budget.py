@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from underfed.diagnosis import Step, Waits
 
@@ -69,14 +69,22 @@ def host_time(regions: Mapping[str, float], sections: Mapping[str, Mapping[str, 
     )
 
 
-def cpu_budget(host: HostTime) -> Step:
-    """Budget of a run without a GPU: the device is the CPU inside forward, backward and optimizer."""
+def cpu_budget(host: HostTime, exposed: float | None = None, exchange: float | None = None) -> Step:
+    """Budget of a run without a GPU: the device is the CPU inside forward, backward and optimizer.
+
+    `exposed` is the part of the backward pass that only waits for the gradient exchange, of `exchange` in all, in ms.
+    """
+    if exposed is not None:
+        inside = min(exposed, host.work)
+        host = replace(host, work=host.work - inside, comms=host.comms + inside)
     return Step(
         ms=host.step,
         device_ms=host.work,
         device_share=host.work / host.step if host.step else None,
         compute_ms=host.work,
         copy_ms=0.0,
+        comms_ms=exchange,
+        exposed_comms_ms=host.comms if exchange is not None else None,
         wait_ms=Waits(
             data=host.data,
             transfer=host.transfer,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from underfed.diagnose.steady import Steady, steady_from
-from underfed.playbook.evidence import Copy, EpochFacts, FetchFacts, LoaderFacts, Spot, Sync
+from underfed.playbook.evidence import Copy, EpochFacts, ExchangeFacts, FetchFacts, LoaderFacts, Spot, Sync
 from underfed.recording import records as r
 from underfed.recording.read import ProcessLog
 
@@ -130,6 +130,39 @@ def fetch_facts(logs: Iterable[ProcessLog], begin: int, end: int) -> FetchFacts 
         by_worker=dict(by_worker),
         span_ms=(end - begin) * _MS,
     )
+
+
+def exchange_facts(log: ProcessLog, warmup: int) -> ExchangeFacts | None:
+    """The gradient exchange of the model that exchanges most; the warm-up counts only where nothing else was read.
+
+    torch times the first ten passes and every hundredth after them, so there are few readings: the median is taken.
+    """
+    by_model: dict[int, list[r.Ddp]] = defaultdict(list)
+    for line in log.of(r.Ddp):
+        by_model[line.model].append(line)
+    found: list[ExchangeFacts] = []
+    for every in by_model.values():
+        # Before the first optimizer step nothing says how many passes a step has.
+        lines = [line for line in every if line.optimizer_steps] or every
+        steady = [line for line in lines if line.step > warmup]
+        usable = steady or [line for line in every if line.iteration > 2] or every
+        last = lines[-1]
+        steps = max(1, last.optimizer_steps)
+        passes, times = last.passes / steps, last.exchanges / steps
+        found.append(
+            ExchangeFacts(
+                total=median(line.exchange for line in usable) * times * _MS,
+                exposed=median(max(0, line.exchange - line.overlap) for line in usable) * times * _MS,
+                times=times,
+                passes=passes,
+                readings=len(usable),
+                bytes=last.bytes,
+                buckets=tuple(last.buckets),
+                find_unused=last.find_unused,
+                view=last.view,
+            )
+        )
+    return max(found, key=lambda one: one.total, default=None)
 
 
 def epoch_facts(table: StepTable) -> EpochFacts | None:

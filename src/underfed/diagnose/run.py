@@ -62,7 +62,15 @@ def look(recording: Recording, log: ProcessLog, read_trace: TraceReader | None) 
     last = _during(facts)
     on_gpu = bool(last and last.device)
     window, limits = _window(recording, log, read_trace) if on_gpu else (None, [])
-    step = gpu_budget(host, window.device if window else None) if on_gpu else cpu_budget(host)
+    exchange = gather.exchange_facts(log, table.warmup)
+    if on_gpu:
+        step = gpu_budget(host, window.device if window else None)
+    elif exchange is not None:
+        step = cpu_budget(host, min(exchange.exposed, regions.get("backward", 0.0)), exchange.total)
+        if exchange.readings < T.enough_exchanges:
+            limits.append(f"torch timed only {exchange.readings} gradient exchanges; a longer run says more of them")
+    else:
+        step = cpu_budget(host)
     if 0 < samples < T.enough_samples:
         limits.append(f"only {samples} samples say what the time outside the timed calls was; a longer run says more")
     elif samples == 0:
@@ -96,8 +104,10 @@ def look(recording: Recording, log: ProcessLog, read_trace: TraceReader | None) 
         torch={name: getattr(last, name) for name in last.__struct_fields__} if last else {},
         recompiles=recompiles,
         counts={name: table.mean(name) for name in r.STEP_COUNTS},
+        usual_ms=walls[len(walls) // 2],
         step_spread=walls[int(0.95 * (len(walls) - 1))] / max(walls[len(walls) // 2], 1e-9),
         trace=window.facts if window else None,
+        exchange=exchange,
         gpu_util=gpu_utilization(recording.host),
         limits=tuple(limits),
     )

@@ -58,6 +58,9 @@ class Thresholds:
     cpu_saturated: float = 0.80
     """Share of the usable CPUs from which the loader is limited by cores and not by the number of workers."""
 
+    enough_exchanges: int = 10
+    """Gradient exchanges timed by torch below which their median is called uncertain: it times every hundredth."""
+
     bursty_spread: float = 3.0
     """95th percentile over median of the fetch times from which a queue is needed to smooth them."""
 

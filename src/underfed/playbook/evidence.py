@@ -110,6 +110,25 @@ class Copy:
 
 
 @dataclass(frozen=True)
+class ExchangeFacts:
+    """The gradient exchange inside the backward pass as DistributedDataParallel times it; ms a step unless said.
+
+    `exposed` is what no backward computing covers, a wait for a late rank included. `times` says how often a step
+    exchanges, `passes` how many backward passes it has.
+    """
+
+    total: float
+    exposed: float
+    times: float
+    passes: float
+    readings: int
+    bytes: int
+    buckets: tuple[int, ...]
+    find_unused: bool
+    view: bool
+
+
+@dataclass(frozen=True)
 class RankFacts:
     """One rank: its step, and what it does itself rather than waits for the others, in ms."""
 
@@ -167,7 +186,12 @@ class Evidence:
     recompiles: float | None = None
     counts: dict[str, float] = field(default_factory=dict)
     step_spread: float | None = None
+    usual_ms: float | None = None
+    """The median step in ms: what a step takes when nothing happens that comes only now and then."""
+    reading_ms: float | None = None
+    """Host time from the first to the last read of results in a row, with the work between them, in ms a step."""
     trace: TraceFacts | None = None
+    exchange: ExchangeFacts | None = None
     ranks: tuple[RankFacts, ...] = ()
     skew: SkewFacts | None = None
     gpu_util: float | None = None

@@ -123,6 +123,29 @@ class Facts(Line, tag="facts", frozen=True, kw_only=True):
     memory: dict[str, int] | None = None
 
 
+class Ddp(Line, tag="ddp", frozen=True, kw_only=True):
+    """One gradient exchange of DistributedDataParallel as torch timed it (ns), and how it is set up (bytes)."""
+
+    step: int
+    model: int = 0
+    iteration: int = 0
+    passes: int = 0
+    exchanges: int = 0
+    optimizer_steps: int = 0
+    compute: int = 0
+    exchange: int = 0
+    overlap: int = 0
+    forward: int = 0
+    buckets: list[int] = []
+    bytes: int = 0
+    cap: int = 0
+    find_unused: bool = False
+    unused: int = 0
+    view: bool = False
+    hook: str | None = None
+    world: int = 0
+
+
 class Trace(Line, tag="trace", frozen=True, kw_only=True):
     """A traced window, or why there is none."""
 
@@ -152,4 +175,4 @@ class End(Line, tag="end", frozen=True, kw_only=True):
     steps: int = 0
 
 
-AnyLine = Process | Loader | Steps | Fetches | Stacks | Syncs | Copies | Facts | Trace | Fault | End
+AnyLine = Process | Loader | Steps | Fetches | Stacks | Syncs | Copies | Facts | Ddp | Trace | Fault | End

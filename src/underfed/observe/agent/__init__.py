@@ -52,9 +52,24 @@ def install(folder, options=""):
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "autograd"):
         return
-    from . import clock, collect, comms, core, facts, frames, hidden, loader, optim, sampler, tensors, window, writer
+    from . import (
+        clock,
+        collect,
+        comms,
+        core,
+        ddp,
+        facts,
+        frames,
+        hidden,
+        loader,
+        optim,
+        sampler,
+        tensors,
+        window,
+        writer,
+    )
 
-    hidden.hide((clock, collect, comms, core, facts, frames, loader, optim, sampler, tensors, window, writer))
+    hidden.hide((clock, collect, comms, core, ddp, facts, frames, loader, optim, sampler, tensors, window, writer))
     core.start(folder, _parse(options))
     if core.S.options.get("steps"):
         core.S.on_boundary.append(sampler.stop_at_limit)
@@ -64,6 +79,8 @@ def install(folder, options=""):
     if not _is_child():
         core.header()
     parts = [("optim", lambda: optim.install(torch)), ("loader", loader.install), ("collect", collect.install)]
+    if torch.distributed.is_available():
+        parts.append(("ddp", lambda: ddp.install(torch)))
     if torch.version.cuda or torch.version.hip:
         parts.append(("tensors", lambda: tensors.install(torch)))
         parts.append(("window", lambda: window.install(torch)))
@@ -74,6 +91,8 @@ def install(folder, options=""):
             core.fault(name, error)
 
     def when_distributed(_kind):
+        if core.S.index & 31:  # the question costs more than the rest of a boundary; a group is made once
+            return
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             core.S.on_boundary = [hook for hook in core.S.on_boundary if hook is not when_distributed]
             comms.install(torch)

@@ -38,6 +38,8 @@ class State:
         self.fetch_rows = deque(maxlen=200_000)
         self.syncs = {}
         self.copies = {}
+        self.unwatched = 0
+        self.after_backward = None
         self.io_fd = None
         self.checkpointing = None
         self.anomaly_at = None

@@ -16,6 +16,9 @@ _made_at = {}
 _described = set()
 _first_made = {}
 _MOST_LOADERS = 1000
+#: Every fetch of the training thread that takes longer is watched; of shorter ones, one in so many.
+_WORTH_WATCHING_NS = 500_000
+_MOST_UNWATCHED = 12
 
 
 def _describe(loader, make_ns):
@@ -150,7 +153,73 @@ def _time_collate(fetcher):
             spent[0] += perf_counter_ns() - start
 
     fetcher.collate_fn = collate
-    fetcher._underfed_collate = spent
+    return original, spent
+
+
+def _samples(index):
+    try:
+        return len(index)
+    except TypeError:
+        return 1
+
+
+def _watch_next_in(wall):
+    """How many fetches of the training thread to let pass unwatched, by what the last one took.
+
+    Watching one costs microseconds; where fetches are as short as that, a few of them stand for all. The number varies,
+    so that no period of the data's own is always met or always missed.
+    """
+    mean = min(_MOST_UNWATCHED, _WORTH_WATCHING_NS // max(wall, 1))
+    return (S.index * 2654435761 >> 8) % (2 * mean + 1) if mean else 0
+
+
+def _fetch_here(fetcher, index, original):
+    """A fetch on the training thread. The other threads are the loop's own here, so its thread's time says it all."""
+    if S.unwatched > 0:
+        S.unwatched -= 1
+        return original(fetcher, index)
+    collate_fn, collated = _time_collate(fetcher)
+    start, cpu = perf_counter_ns(), thread_time_ns()
+    try:
+        return original(fetcher, index)
+    finally:
+        cpu, end = thread_time_ns() - cpu, perf_counter_ns()
+        fetcher.collate_fn = collate_fn
+        try:
+            S.fetch_rows.append((end, end - start, cpu, cpu, None, _samples(index), collated[0]))
+            S.unwatched = _watch_next_in(end - start)
+        except Exception as error:
+            fault("fetch", error)
+
+
+def _fetch_in_worker(fetcher, index, original, info):
+    """A fetch in a worker process, with the threads that it starts and what the process reads."""
+    if S.worker != info.id:
+        S.worker = info.id
+        CLOCK.thread = get_ident()
+        CLOCK.reset()
+        ensure()
+    before = _read_bytes()
+    collate_fn, collated = _time_collate(fetcher)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    token = CLOCK.enter(DATA)
+    start, cpu = perf_counter_ns(), thread_time_ns()
+    try:
+        return original(fetcher, index)
+    finally:
+        wall, cpu = perf_counter_ns() - start, thread_time_ns() - cpu
+        fetcher.collate_fn = collate_fn
+        try:
+            CLOCK.leave(DATA, token)
+            CLOCK.reset()
+            after = resource.getrusage(resource.RUSAGE_SELF)
+            process = int(1e9 * (after.ru_utime + after.ru_stime - usage.ru_utime - usage.ru_stime))
+            read = _read_bytes() if before is not None else None
+            read = read - before if read is not None and before is not None else None
+            row = (start + wall, wall, cpu, process, read, _samples(index), collated[0])
+            write("fetches", worker=info.id, workers=info.num_workers, rows=[row])
+        except Exception as error:
+            fault("fetch", error)
 
 
 def _timed_fetch(original):
@@ -159,46 +228,11 @@ def _timed_fetch(original):
     @functools.wraps(original)
     def fetch(self, index):
         info = worker_module._worker_info
-        if info is None and get_ident() != CLOCK.thread:
+        if info is not None:
+            return _fetch_in_worker(self, index, original, info)
+        if get_ident() != CLOCK.thread:
             return original(self, index)
-        if info is not None and S.worker != info.id:
-            S.worker = info.id
-            CLOCK.thread = get_ident()
-            CLOCK.reset()
-            ensure()
-        before = _read_bytes() if info is not None else None
-        if getattr(self, "_underfed_collate", None) is None:
-            _time_collate(self)
-        self._underfed_collate[0] = 0
-        # In the training process the other threads are the loop's own, so there its thread's time says it all.
-        usage = resource.getrusage(resource.RUSAGE_SELF) if info is not None else None
-        token = CLOCK.enter(DATA) if info is not None else None
-        start, cpu = perf_counter_ns(), thread_time_ns()
-        try:
-            return original(self, index)
-        finally:
-            wall, cpu = perf_counter_ns() - start, thread_time_ns() - cpu
-            try:
-                if token is not None:
-                    CLOCK.leave(DATA, token)
-                    CLOCK.reset()
-                process = cpu
-                if usage is not None:
-                    after = resource.getrusage(resource.RUSAGE_SELF)
-                    process = int(1e9 * (after.ru_utime + after.ru_stime - usage.ru_utime - usage.ru_stime))
-                read = _read_bytes() if before is not None else None
-                read = read - before if read is not None and before is not None else None
-                try:
-                    size = len(index)
-                except TypeError:
-                    size = 1
-                row = (start + wall, wall, cpu, process, read, size, self._underfed_collate[0])
-                if info is None:
-                    S.fetch_rows.append(row)
-                else:
-                    write("fetches", worker=info.id, workers=info.num_workers, rows=[row])
-            except Exception as error:
-                fault("fetch", error)
+        return _fetch_here(self, index, original)
 
     return fetch
 

@@ -18,29 +18,33 @@ on_optimizer = None
 
 def _before(optimizer, args, kwargs):
     try:
-        if not _open and get_ident() != CLOCK.thread and S.index == 0:
-            CLOCK.thread = get_ident()  # the loop runs on another thread than the one that imported torch
-        if get_ident() == CLOCK.thread:
-            if id(optimizer) not in _noted:
-                _noted.add(id(optimizer))
-                on_optimizer(optimizer)
-            if _open:  # the step before this one raised, and nothing closed it
-                CLOCK.leave(OPTIMIZER, _open[0])
-                _open.clear()
-            _open.append(CLOCK.enter(OPTIMIZER))
+        clock = CLOCK
+        thread = get_ident()
+        if thread != clock.thread:
+            if _open or S.index:
+                return
+            clock.thread = thread  # the loop runs on another thread than the one that imported torch
+        if id(optimizer) not in _noted:
+            _noted.add(id(optimizer))
+            on_optimizer(optimizer)
+        if _open:  # the step before this one raised, and nothing closed it
+            clock.leave(OPTIMIZER, _open.pop())
+            _open.clear()
+        _open.append(clock.enter(OPTIMIZER))
     except Exception as error:
         fault("optimizer", error)
 
 
 def _after(optimizer, args, kwargs):
     try:
-        if get_ident() != CLOCK.thread or not _open:
+        if not _open or get_ident() != CLOCK.thread:
             return
-        CLOCK.leave(OPTIMIZER, _open.pop())
-        _open.clear()
-        ensure()
+        token = _open.pop()
+        now = token[2] + CLOCK.leave(OPTIMIZER, token)
+        if not S.index:
+            ensure()
         # frame 0 is this hook, 1 torch's wrapper, 2 the caller of step()
-        optimizer_stepped(optimizer, perf_counter_ns(), sys._getframe(2))
+        optimizer_stepped(optimizer, now, sys._getframe(2))
     except Exception as error:
         fault("optimizer", error)
 
@@ -50,12 +54,15 @@ def _timed_backward(original):
     def backward(*args, **kwargs):
         if get_ident() != CLOCK.thread:
             return original(*args, **kwargs)
-        token = CLOCK.enter(BACKWARD)
+        clock = CLOCK
+        token = clock.enter(BACKWARD)
         try:
             return original(*args, **kwargs)
         finally:
-            CLOCK.leave(BACKWARD, token)
-            CLOCK.section = MID
+            clock.leave(BACKWARD, token)
+            clock.section = MID
+            if S.after_backward is not None:
+                S.after_backward()
             # A closure's backward is inside its optimizer's step, which will close the step itself.
             if S.kind != BY_OPTIMIZER and token[0] == LOOP:
                 S.kind = BY_BACKWARD

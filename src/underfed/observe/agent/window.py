@@ -43,8 +43,9 @@ class Window:
         self.done = False
 
     def on_boundary(self, _kind):
-        """Open or close the window where it is time to."""
+        """Open or close the window where it is time to, and be asked no more afterwards."""
         if self.done:
+            S.on_boundary = [hook for hook in S.on_boundary if hook != self.on_boundary]
             return
         now = perf_counter_ns()
         if self.profile is None:

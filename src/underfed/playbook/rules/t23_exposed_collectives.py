@@ -16,8 +16,9 @@ Fix
     gradients, compression hooks) changes the numbers: check the loss.
 
 How it is found
-    The union of the kernels that communicate, less what compute kernels cover. With the traces of all ranks, waiting
-    for a late rank is taken off, and only moving data is left.
+    In a trace: the union of the kernels that communicate, less what compute kernels cover. With the traces of all
+    ranks, waiting for a late rank is taken off, and only moving data is left. In a run without a GPU: what
+    DistributedDataParallel itself times of its exchange, less what backward computing covers.
 
 When it stays silent
     Where that is below the noise, and on a run whose collectives are hidden.
@@ -38,7 +39,9 @@ _SHOWN = 3
 
 
 def check(evidence: Evidence) -> Finding | None:
-    """Find uncovered communication in a trace."""
+    """Find uncovered communication in a trace, or in what DistributedDataParallel times itself."""
+    if evidence.kind == "run":
+        return _of_exchange(evidence)
     trace, step = evidence.trace, evidence.step_ms
     exposed = evidence.step.exposed_comms_ms
     if trace is None or evidence.kind != "trace" or exposed is None or step <= 0:
@@ -77,6 +80,45 @@ def check(evidence: Evidence) -> Finding | None:
             else "DDP(model, gradient_as_bucket_view=True, bucket_cap_mb=50)",
         ),
     )
+
+
+def _of_exchange(evidence: Evidence) -> Finding | None:
+    """Exchanges inside the backward pass of a run without a GPU (on one, the traced window says more)."""
+    found, step = evidence.exchange, evidence.step_ms
+    if found is None or evidence.on_gpu or step <= 0 or found.exposed < T.worth * step:
+        return None
+    spare = found.times > 1.5 and found.passes >= found.times
+    observed = [
+        Observation(source="agent", text="gradient exchange not covered", value=_ms(found.exposed), unit="ms/step"),
+        Observation(source="agent", text="gradient exchange in all", value=_ms(found.total), unit="ms/step"),
+        Observation(source="agent", text="backward passes", value=round(found.passes, 2), unit="a step"),
+        Observation(source="agent", text="passes that exchange", value=round(found.times, 2), unit="a step"),
+        Observation(source="agent", text="gradients", value=found.bytes / 1e6, unit="MB"),
+    ]
+    exposed = min(found.exposed, evidence.regions.get("backward", 0.0))
+    if spare:
+        left = exposed / found.times
+        gain = gain_between(evidence, step - exposed, (step - 1.1 * (exposed - left), step - 0.8 * (exposed - left)))
+        text = f"exchange once a step: {found.times:.0f} of {found.passes:.0f} backward passes do, one has to"
+        code = "with model.no_sync() if not last else nullcontext():"
+    else:
+        gain = gain_between(evidence, step - exposed)
+        text = "let the exchange overlap the backward pass, and send fewer bytes"
+        code = "DDP(model, gradient_as_bucket_view=True, bucket_cap_mb=50)"
+        if found.find_unused:
+            text = "find_unused_parameters delays the exchange; static_graph=True where the graph does not change"
+            code = "DDP(model, static_graph=True)"
+    also = "" if evidence.ranks else "; part of it may be waiting for a late rank"
+    return RULE.finding(
+        summary=f"The backward pass waits for the gradient exchange for {exposed:.3g} of {step:.3g} ms a step{also}.",
+        gain=gain,
+        evidence=observed,
+        fix=Fix(text=text, code=code),
+    )
+
+
+def _ms(value: float) -> float:
+    return round(value, 3)
 
 
 RULE = Rule(
