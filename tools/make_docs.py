@@ -1,4 +1,4 @@
-"""Writes what is generated: docs/rules.md, docs/audit-rules.md, the tables in README.md, and the shipped JSON Schema.
+"""Writes what is generated: pages and tables of docs/, the tables in README.md, and the shipped JSON Schema.
 
 python tools/make_docs.py           write the files that differ
 python tools/make_docs.py --check   write nothing; name the files that differ, and exit with 1
@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+
+from docs_pages import json_page, numbers_page, thresholds_table
 
 from underfed.audit.pages import rules_page as audit_rules
 from underfed.cli import COMMANDS
@@ -43,6 +45,11 @@ def readme(now: str) -> str:
     return _between(_between(now, "commands", commands_table()), "rules", table(RULES))
 
 
+def measures(now: str) -> str:
+    """Return docs/measures.md with its table of thresholds renewed."""
+    return _between(now, "thresholds", thresholds_table())
+
+
 def commands_table() -> str:
     """Return the table of commands: name, and the first sentence of its help."""
     shown = ["| command | what it does |", "|---|---|"]
@@ -59,13 +66,16 @@ def _between(page: str, name: str, text: str) -> str:
     head, found, rest = page.partition(begin)
     _, closed, tail = rest.partition(end)
     if not found or not closed:
-        sys.exit(f"make_docs: README.md lacks the line {(begin if not found else end).strip()!r}")
+        sys.exit(f"make_docs: a page lacks the line {(begin if not found else end).strip()!r}")
     return head + begin + text + end + tail
 
 
 FILES: dict[str, Callable[[str], str]] = {
     "docs/rules.md": rules_page,
     "docs/audit-rules.md": lambda _: audit_rules(),
+    "docs/json.md": lambda _: json_page(),
+    "docs/measures.md": measures,
+    "docs/numbers.md": lambda _: numbers_page(),
     "README.md": readme,
     "src/underfed/schema/diagnosis.schema.json": schema,
 }

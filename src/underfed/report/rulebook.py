@@ -40,7 +40,11 @@ _ONLY_IN_SOURCE: dict[str, tuple[Stage, Numerics]] = {
     "X59": ("comms", "semantic"),
     "X60": ("comms", "reorder"),
     "X61": ("dataloader", "reorder"),
+    "X53": ("kernels", "reorder"),
     "X62": ("free", "semantic"),
+    "X63": ("kernels", "reorder"),
+    "X64": ("comms", "exact"),
+    "X65": ("dataloader", "exact"),
 }
 
 
@@ -75,13 +79,15 @@ class Entry:
 
     @property
     def stage(self) -> Stage:
-        """The stage, in cost order. A rule of the audit that is not in the table above counts as a free knob."""
-        return self.seen.stage if self.seen else _ONLY_IN_SOURCE.get(self.id, ("free", "semantic"))[0]
+        """The stage, in cost order."""
+        return self.seen.stage if self.seen else _stage_by_neighbours(self.id)
 
     @property
-    def numerics(self) -> Numerics:
-        """What the fix does to the numbers. `semantic`, which asks for most care, where that is not written down."""
-        return self.seen.numerics if self.seen else _ONLY_IN_SOURCE.get(self.id, ("free", "semantic"))[1]
+    def numerics(self) -> Numerics | None:
+        """What the fix does to the numbers, None where nobody has said."""
+        if self.seen:
+            return self.seen.numerics
+        return _ONLY_IN_SOURCE[self.id][1] if self.id in _ONLY_IN_SOURCE else None
 
     @cached_property
     def pattern(self) -> str:
@@ -92,6 +98,21 @@ class Entry:
         """What finds it, in words."""
         ways = ["`underfed run`, `read`"] * (self.seen is not None) + ["`underfed audit`"] * (self.written is not None)
         return ", ".join(ways)
+
+
+def _stage_by_neighbours(wanted: str) -> Stage:
+    """Return the stage of a rule that only the audit has: written down above, or that of the rule before it there.
+
+    The audit lists its rules in cost order too, so a rule that is in no table belongs beside its neighbour.
+    """
+    stages: dict[str, Stage] = {rule.id: rule.stage for rule in PLAYBOOK}
+    stages |= {name: placed[0] for name, placed in _ONLY_IN_SOURCE.items()}
+    stage: Stage = "box"
+    for rule in AUDIT:
+        stage = stages.get(rule.id, stage)
+        if rule.id == wanted:
+            break
+    return stage
 
 
 def entries() -> Iterator[Entry]:

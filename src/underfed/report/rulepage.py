@@ -62,7 +62,7 @@ def page(entry: Entry) -> str:
     """Return a rule's page for `underfed explain`, in 80 columns."""
     shown = [f"{entry.id} {entry.name}", *wrap(entry.pattern, _WIDTH), ""]
     shown += [*wrap(facts(entry), _WIDTH), f"found by: {entry.where_seen().replace('`', '')}"]
-    numerics = numerics_words(entry.numerics)
+    numerics = numerics_words(entry.numerics) if entry.numerics else None
     if numerics is not None:
         shown.append(f"note: the fix {numerics}")
     for heading, body in parts(entry):
@@ -105,7 +105,7 @@ def listing(entries: Iterable[Entry]) -> str:
 def facts(entry: Entry) -> str:
     """Return stage, bound where a run decides it, and numerics class in one line."""
     bound = f"; bound: {entry.seen.bound}" if entry.seen else ""
-    return f"stage: {entry.stage}{bound}; numerics: {entry.numerics}"
+    return f"stage: {entry.stage}{bound}; numerics: {entry.numerics or 'not stated'}"
 
 
 def markdown(rule: Rule) -> str:
