@@ -15,6 +15,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import IO, Literal
 
 from underfed.carry.names import shown
@@ -82,7 +84,7 @@ class Record:
     extra: str
 
 
-def ssh_words(silence: float = SILENCE) -> list[str]:
+def ssh_words(host: str, silence: float = SILENCE) -> list[str]:
     """Return ssh and its options; everything else is left to the user's configuration."""
     interval = max(1, int(silence // 3))
     options = {
@@ -91,18 +93,57 @@ def ssh_words(silence: float = SILENCE) -> list[str]:
         "ServerAliveInterval": str(interval),
         "ServerAliveCountMax": "3",
         "ClearAllForwardings": "yes",
+        **({"Ciphers": ciphers} if (ciphers := fast_ciphers(host)) else {}),
     }
     return ["ssh", *(word for name, value in options.items() for word in ("-o", f"{name}={value}"))]
+
+
+@lru_cache
+def fast_ciphers(host: str) -> str | None:
+    """Return ssh's own list of ciphers for a host with AES-GCM first, or None where that is not for us to choose.
+
+    Processors with AES instructions encrypt with it at twice the speed of ssh's first choice. Nothing is added to the
+    list, and a list that the user or the machine has configured is left alone.
+    """
+    if not _has_aes():
+        return None
+    chosen, built_in = _ciphers("--", host), _ciphers("-F", "none", "--", host)
+    if chosen != built_in or not chosen:
+        return None
+    fast = [name for name in chosen if name.endswith("-gcm@openssh.com")]
+    return ",".join([*fast, *(name for name in chosen if name not in fast)]) if fast else None
+
+
+def _has_aes() -> bool:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return re.search(r"^(?:flags|Features)\s*:.*\baes\b", text, re.MULTILINE) is not None
+
+
+def _ciphers(*words: str) -> list[str]:
+    """Ask ssh what it would offer."""
+    try:
+        done = subprocess.run(
+            ["ssh", "-G", *words], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=SILENCE
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    match = re.search(rb"^ciphers (\S+)$", done.stdout, re.MULTILINE | re.IGNORECASE)
+    return match[1].decode("ascii", "replace").split(",") if match else []
 
 
 class Session:
     """One ssh session that runs a script; its output is read from where the script began to speak."""
 
-    def __init__(self, address: Address, make: Callable[[str], str], silence: float = SILENCE) -> None:
+    def __init__(
+        self, address: Address, make: Callable[[str], str], silence: float = SILENCE, *, listening: bool = False
+    ) -> None:
         self.address, self.silence = address, silence
         nonce = f"underfed-{secrets.token_hex(12)}"
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the session)
-        command = [*ssh_words(silence), "-T", "--", address.host, "sh -s"]
+        command = [*ssh_words(address.host, silence), "-T", "--", address.host, "sh -s"]
         script = make(nonce).encode("utf-8", "surrogateescape")
         try:
             self.process = start(command, self._errors)
@@ -113,8 +154,9 @@ class Session:
         try:
             with contextlib.suppress(BrokenPipeError):
                 self.process.stdin.write(script)
-            with contextlib.suppress(BrokenPipeError):
-                self.process.stdin.close()
+            if not listening:
+                with contextlib.suppress(BrokenPipeError):
+                    self.process.stdin.close()
             self._await_start(nonce.encode() + b"\n")
         except BaseException:
             self.close()
@@ -132,6 +174,12 @@ class Session:
             line = byte if line.endswith(b"\n") else line + byte
             if line.endswith(b"\n") and line != mark:
                 noise = (noise + line)[-300:]
+
+    def tell(self, word: str) -> None:
+        """Send a line to a script that listens."""
+        assert self.process.stdin  # noqa: S101 (a pipe)
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(word.encode("ascii") + b"\n")
 
     def wait(self, seconds: float) -> bool:
         """Wait for output; False if none comes."""
@@ -176,9 +224,13 @@ class Session:
             stop(self.process)
             return self.process.returncode
 
+    def kill(self) -> None:
+        """End ssh: whoever reads what it says comes to the end."""
+        stop(self.process)
+
     def close(self) -> None:
         """End the session."""
-        stop(self.process)
+        self.kill()
         self.out.close()
         self._errors.close()
 

@@ -3,7 +3,8 @@
 Names travel as data only: the remote command line is always `sh -s`, and every name in the script is quoted for `sh`.
 The answer is a line with a nonce (login shells print greetings), then records of six fields, each ended by a NUL:
 kind, size, mtime in ns, mode, path, extra. Kinds: d folder, f file, l link (extra: target), o other, m manifest
-(extra: its text), s listing done, h hash (extra: algorithm:hex), t still alive, x error (extra: reason), e end.
+(extra: its text), s listing done, h hash (extra: algorithm:hex), t still alive, x error (extra: reason), a tool that is
+there (extra: its name), p all is hashed and a word is waited for, e end.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ PYTHON = r"""
 import hashlib, json, os, stat, subprocess, sys, time
 what, skip, trust = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1"
 units = [os.fsencode(name) for name in sys.argv[4:]]
+guide = what == "guide"
 out = sys.stdout.buffer if hasattr(sys.stdout, "buffer") else sys.stdout
 try:
     from blake3 import blake3
@@ -103,14 +105,23 @@ def digest(path, size):
                 return name + ":" + h.hexdigest()
             h.update(block)
             alive()
-for unit in units:
-    stack = [unit]
-    while stack:
-        look(stack.pop(), 1)
+stack = []
+def walk():
+    del files[:]
+    covered.clear()
+    for unit in sorted(os.listdir(b".")) if guide else units:
+        stack.append(unit)
+        while stack:
+            look(stack.pop(), 1)
+if guide:
+    put("a", os.fsencode(sys.executable), extra=b"python")
+walk()
 put("s")
 out.flush()
-if what == "hash":
-    for path, size, when in sorted(files)[skip:]:
+def order(file):
+    return (file[0].split(b"/")[0] if guide else b"", file[0])
+if what != "list":
+    for path, size, when in sorted(files, key=order)[skip:]:
         if trust and covered.get(path) == (size, when):
             continue
         try:
@@ -118,6 +129,13 @@ if what == "hash":
         except OSError as e:
             put("x", path, extra=str(e.strerror).encode())
         out.flush()
+if guide:
+    put("p")
+    out.flush()
+    for line in iter(sys.stdin.readline, ""):  # a shell that reads byte by byte leaves the rest of its script there
+        if line.strip() == "again":
+            walk()
+            break
 put("e")
 out.flush()
 """
@@ -134,19 +152,24 @@ fi
 cd "$root" 2>/dev/null || {{ rec x '' '' '' '' denied; rec e; exit 0; }}
 """
 
+# The imports are those of the script: a Python that lacks one of them is passed by.
 _FIND_PYTHON = r"""
 py=
 for p in python3 python python3.13 python3.12 python3.11 python3.10 python3.9; do
-    if [ "$(command "$p" -c 'import sys; print(sys.version_info >= (3, 4))' 2>/dev/null </dev/null)" = True ]; then
-        py=$p; break
-    fi
+    py=$(command "$p" -c 'import hashlib, json, os, stat, subprocess, sys, time
+print(sys.version_info >= (3, 4) and sys.executable or "")' 2>/dev/null </dev/null) && [ -n "$py" ] && break
+    py=
 done
 """
 
 _TOOLS = r"""
 command -v rsync >/dev/null 2>&1 && rec a '' '' '' '' rsync
 command -v tar >/dev/null 2>&1 && rec a '' '' '' '' tar
-[ -r . ] || { rec x '' '' '' '' denied; rec e; exit 0; }
+[ -r . ] || {{ rec x '' '' '' '' denied; rec e; exit 0; }}
+if [ -n "$py" ]; then
+    {call}
+    exit 0
+fi
 for f in * .[!.]* ..?*; do
     if [ -L "$f" ]; then rec l '' '' '' "$f" ''
     elif [ -d "$f" ]; then rec d '' '' '' "$f" ''
@@ -216,22 +239,29 @@ def _head(root: str, nonce: str) -> str:
 
 
 def contact_script(root: str, nonce: str) -> str:
-    """Return the script that says what tools are there and what lies directly in a folder (kinds a, d, f, l)."""
-    return _head(root, nonce) + _FIND_PYTHON + '[ -n "$py" ] && rec a "" "" "" "" python\n' + _TOOLS
+    """Return the script that says what tools are there, and what is in a folder.
+
+    With Python there: the whole tree, its hashes, and, after a line `again` on its standard input, the tree once more
+    (kinds a, d, f, l, o, m, x, s, h, p). Without: what lies directly in the folder (a, d, f, l).
+    """
+    return _head(root, nonce) + _FIND_PYTHON + _TOOLS.format(call=f"exec {_call('guide', 0, True)}")
 
 
-def walk_script(root: str, nonce: str, units: list[str], *, hashes: bool, skip: int, trust: bool, python: bool) -> str:
+def walk_script(root: str, nonce: str, units: list[str], *, hashes: bool, skip: int, trust: bool, python: str) -> str:
     """Return the script that lists units (names directly in the folder) and, after that, hashes their files.
 
     skip: files at the beginning of the sorted list whose hashes are known; trust: leave out files that a manifest
-    there vouches for; python: use the far side's Python, else the shell alone.
+    there vouches for; python: path of the far side's Python, empty for the shell alone.
     """
     what = "hash" if hashes else "list"
     names = " ".join(quoted(unit) for unit in units)
     if not python:
         return _head(root, nonce) + f"what={what}\nset -- {names}\n" + _SHELL_WALK
-    call = f'"$py" -c {shlex.quote(PYTHON)} {what} {skip} {int(trust)} {names} </dev/null\n'
-    return _head(root, nonce) + _FIND_PYTHON + call
+    return _head(root, nonce) + f"py={shlex.quote(python)}\n{_call(what, skip, trust)} {names} </dev/null\n"
+
+
+def _call(what: str, skip: int, trust: bool) -> str:
+    return f'"$py" -c {shlex.quote(PYTHON)} {what} {skip} {int(trust)}'
 
 
 def tar_script(root: str, nonce: str, names: list[str]) -> str:

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from underfed.carry.far import Address, FarError, Session, diagnose, ssh_words, start, stop
 from underfed.carry.far_script import tar_script
+from underfed.carry.folders import make_folders
 from underfed.carry.hashing import CHUNK
-from underfed.carry.local import any_set, make_folders, write_all
+from underfed.carry.local import any_set, write_all
 from underfed.carry.names import shown
 
 Arrived = Callable[[str], None]
@@ -70,7 +71,7 @@ def by_rsync(
         *("rsync", "-8", "-s", "-I", "-t", "-S", "--partial", "--inplace", "--no-implied-dirs", "--chmod=u+rw"),
         *("--files-from=-", "--from0", "--out-format=>%b %n", "--info=progress2", f"--timeout={max(1, int(silence))}"),
         *(("-z",) if compress else ()),
-        *("-e", " ".join(ssh_words(silence)), "--", address.rsync_root, f"{staging}/"),
+        *("-e", " ".join(ssh_words(address.host, silence)), "--", address.rsync_root, f"{staging}/"),
     ]
     with tempfile.TemporaryFile() as errors:
         process = start(words, errors, keep=(lock,))

@@ -32,7 +32,7 @@ class Listing:
         self.folders: list[str] = []
         self.links: dict[str, str] = {}
         self.wrong: dict[str, str] = {}
-        self.notes: list[str] = []
+        self.notes: list[tuple[str, str]] = []
         self.distrust = False
         self.complete = False
         self._unread: set[str] = set()
@@ -50,7 +50,7 @@ class Listing:
             if path.split("/")[0] != INCOMING:
                 self.wrong[path] = "a name that would leave the destination; it is not carried"
             else:
-                self.notes.append(f"{shown(path)}: an unfinished pull lies there; it is not carried")
+                self.notes.append((path, f"{shown(path)}: an unfinished pull lies there; it is not carried"))
             return
         if record.kind == "f":
             self.files[path] = FarFile(path, record.size, record.mtime_ns, record.mode, _number(record.extra))
@@ -59,7 +59,7 @@ class Listing:
         elif record.kind == "l":
             self.links[path] = record.extra
         elif record.kind == "o":
-            self.notes.append(f"{shown(path)}: not a regular file, so there are no bytes to carry")
+            self.notes.append((path, f"{shown(path)}: not a regular file, so there are no bytes to carry"))
         elif record.kind == "m":
             self._manifest(path, record.extra)
         elif record.kind == "h":
@@ -75,7 +75,7 @@ class Listing:
             manifest = decode(os.fsencode(text))
         except BrokenManifestError as error:
             self.distrust = True
-            self.notes.append(f"{shown(folder)}: the manifest there is not used: {error}")
+            self.notes.append((folder, f"{shown(folder)}: the manifest there is not used: {error}"))
             return
         for entry in manifest.entries.values():
             path = f"{folder}/{entry.path}"

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from underfed.carry.folders import make_folders, sync_folder
 from underfed.carry.hashing import blocks, forget, hash_file, new_hasher
 from underfed.carry.manifest import LARGEST, BrokenManifestError, Manifest, decode
 from underfed.carry.names import INCOMING, MANIFEST, REPLACED, WITHDRAWN, shown
@@ -24,7 +25,6 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF
 _TRANSIENT = frozenset(
     {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.ENOTCONN, errno.ECONNRESET, errno.EHOSTDOWN}
 )
-_NO_SYNC = frozenset({errno.EINVAL, errno.EROFS, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF})
 
 
 class LocalStore(Store):
@@ -258,35 +258,6 @@ def write_all(fd: int, block: memoryview) -> None:
     """Write a whole block."""
     while block:
         block = block[os.write(fd, block) :]
-
-
-def make_folders(base: Path, relative: str) -> set[Path]:
-    """Make the folders of a relative path below `base`, none of which may be a link; return parents of new ones."""
-    touched: set[Path] = set()
-    folder = base
-    for part in relative.split("/"):
-        if part in {"", "."}:
-            continue
-        folder /= part
-        try:
-            folder.mkdir()
-            touched.add(folder.parent)
-        except FileExistsError:
-            if not stat.S_ISDIR(folder.lstat().st_mode):
-                raise NotADirectoryError(errno.ENOTDIR, "a link or a file is where a folder should be") from None
-    return touched
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable; file systems that know no such thing are let be."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        if error.errno not in _NO_SYNC:
-            raise
-    finally:
-        os.close(fd)
 
 
 def write_durably(path: Path, data: bytes, temporary: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from underfed.carry.folders import make_folders
 from underfed.carry.names import PROBE, plural, shown, size_text
 from underfed.errors import UsageError
 
@@ -57,13 +58,17 @@ class NoRoomError(UsageError):
     """The destination cannot hold what is to be written."""
 
 
-def check_room(folder: Path, sizes: Sequence[int], folders: int, counted_bytes: int) -> None:
+def check_room(
+    folder: Path, sizes: Sequence[int], folders: int, counted_bytes: int, kept: tuple[Path, Sequence[str]] | None = None
+) -> None:
     """Raise NoRoomError unless files of these sizes, in bytes, and so many new folders fit below `folder`.
 
     First what statvfs and quotactl say, then a write probe: as many files as planned are made, the bytes planned are
-    allocated, and all is removed again. `counted_bytes` is what the files take on a disk that keeps holes.
+    allocated, and all is removed again. `counted_bytes` is what the files take on a disk that keeps holes. `kept` names
+    a folder in `folder` and files below it that are made as part of the trial, and stay there, empty, to be filled.
     """
-    files = len(sizes) + folders
+    base, names = kept or (folder, ())
+    files = len(sizes) + folders + len(names)
     if files == 0:
         return
     where = shown(folder)
@@ -84,11 +89,13 @@ def check_room(folder: Path, sizes: Sequence[int], folders: int, counted_bytes: 
             f"{where}: your quota leaves {size_text(quota[0])} and {plural(quota[1], 'file')}, "
             f"{size_text(counted_bytes)} in {plural(files, 'file')} are needed; nothing was copied"
         )
-    _probe(folder, files, counted_bytes)
+    _probe(folder, files - len(names), counted_bytes, base, names)
 
 
-def _probe(folder: Path, files: int, total: int, *, again: bool = True) -> None:
+def _probe(folder: Path, files: int, total: int, base: Path, names: Sequence[str], *, again: bool = True) -> None:
     probe, lock = None, -1
+    made: list[Path] = []
+    whole = False
     try:
         probe = Path(tempfile.mkdtemp(prefix=f"{PROBE}-", dir=folder))
         lock = os.open(probe / "0", os.O_CREAT | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -97,10 +104,16 @@ def _probe(folder: Path, files: int, total: int, *, again: bool = True) -> None:
         _allocate(lock, total)
         for number in range(1, files):
             os.close(os.open(probe / str(number), os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
+        _make_empty(base, names, made)
+        whole = True
     except OSError as error:
         if isinstance(error, FileNotFoundError) and again and folder.is_dir():
-            _probe(folder, files, total, again=False)
+            for path in made:
+                path.unlink(missing_ok=True)
+            made.clear()
+            _probe(folder, files, total, base, names, again=False)
             return
+        files += len(names)
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             kind = "quota" if error.errno == errno.EDQUOT else "space or inodes"
             raise NoRoomError(
@@ -109,10 +122,29 @@ def _probe(folder: Path, files: int, total: int, *, again: bool = True) -> None:
             ) from error
         raise NoRoomError(f"{shown(folder)}: cannot be written: {error.strerror}; nothing was copied") from error
     finally:
+        for path in () if whole else made:
+            with contextlib.suppress(OSError):
+                path.unlink()
         if probe is not None:
             shutil.rmtree(probe, ignore_errors=True)
         if lock >= 0:
             os.close(lock)
+
+
+def _make_empty(base: Path, names: Sequence[str], made: list[Path]) -> None:
+    """Make files to be filled; a name that cannot be is left to the transfer, which says so of that file alone."""
+    folders: set[str] = set()
+    for name in names:
+        try:
+            folder = name.rpartition("/")[0]
+            if folder not in folders:
+                make_folders(base, folder)
+                folders.add(folder)
+            os.close(os.open(base / name, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+            made.append(base / name)
+        except OSError as error:  # noqa: PERF203 (each file fails by itself)
+            if error.errno in PERMANENT:
+                raise
 
 
 def clear_left_probes(folder: Path) -> None:

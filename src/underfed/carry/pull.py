@@ -12,31 +12,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from underfed.carry.far import Address, FarError, Session
-from underfed.carry.far_script import contact_script, walk_script
+from underfed.carry.contact import Contact, contact, top
+from underfed.carry.far import Address, FarError
 from underfed.carry.links import dead_links
 from underfed.carry.listing import Listing
 from underfed.carry.local import take_lock
-from underfed.carry.manifest import safe_relative
 from underfed.carry.names import INCOMING, plural, shown, size_text
 from underfed.carry.preflight import clear_left_probes
 from underfed.carry.store import BusyError
 from underfed.carry.unit import Base, UnitPull
 from underfed.carry.unit_outcome import PullOptions, UnitOutcome
+from underfed.carry.wire import Wire
 from underfed.errors import UnderfedError, UsageError
 
 _TRIES = 3
+#: Folders go by one session as long as they have no more bytes and files than this together.
+_TOGETHER_BYTES, _TOGETHER = 256 << 20, 20_000
 _LOCK_PATIENCE = 10.0
-
-
-@dataclass
-class Contact:
-    """What the first session learnt: tools on the far side, and what lies directly in the folder."""
-
-    tools: frozenset[str]
-    folders: list[str]
-    loose: list[str]
-    strange: list[str]
 
 
 @dataclass
@@ -126,37 +118,68 @@ def pull(address: Address, root: Path, options: PullOptions, watcher: Watcher) -
 
     Raises UsageError when it cannot start: unreachable, host key, login, wrong path, or no writable destination.
     """
-    contact = _first_contact(address, options, watcher)
+    found = _first_contact(address, options, watcher)
+    try:
+        return _all_of(found, address, root, options, watcher)
+    finally:
+        found.close()
+
+
+def _all_of(found: Contact, address: Address, root: Path, options: PullOptions, watcher: Watcher) -> Pull:
     result = Pull(address, str(root))
-    if not (contact.folders or contact.loose):
+    if not (found.folders or found.loose):
         result.empty = True
         return result
     with _destination(root, check=options.check) as (staging, lock):
-        tools = contact.tools
         base = Base(
             address,
             root,
             staging,
             lock,
             options,
-            "python" in tools,
-            "rsync" in tools,
-            "tar" in tools,
+            found.python,
+            "rsync" in found.tools,
+            "tar" in found.tools,
             watcher.planned,
             watcher.moved,
+            Wire(options.workers),
         )
-        jobs = [UnitPull(base, name, [name]) for name in contact.folders]
-        jobs += [UnitPull(base, "(loose files)", contact.loose)] if contact.loose else []
-        watcher.expect(len(jobs))
+        jobs = [UnitPull(base, parts) for parts in _sessions(found, options.workers)]
+        if found.guide:
+            for job, listing in zip(jobs, found.guide.listings([job.names for job in jobs]), strict=True):
+                job.follow(found.guide, listing)
+        watcher.expect(sum(len(job.parts) for job in jobs))
         clock = _Clock(options.retry_for)
-        with ThreadPoolExecutor(max(1, options.workers)) as pool:
-            for unit in pool.map(lambda job: _persist(job, clock, result, watcher), jobs):
-                result.units.append(unit)
-        result.reasons += [f"a name there is no name here: {shown(name)}" for name in contact.strange]
+        # One more than may be on the wire: the next folder is ready when the wire is free, the last one being proven.
+        with ThreadPoolExecutor(max(1, options.workers) + 1) as pool:
+            for units in pool.map(lambda job: _persist(job, clock, result, watcher), jobs):
+                result.units += units
+        result.reasons += [f"a name there is no name here: {shown(name)}" for name in found.strange]
         result.reasons += _dead(root, jobs)
         if result.verified:
-            result.reasons += _changed_meanwhile(base, jobs, contact, options)
+            result.reasons += _changed_meanwhile(base, jobs, found)
     return result
+
+
+def _sessions(found: Contact, workers: int) -> list[dict[str, list[str]]]:
+    """Return what goes by one session each: a folder, or neighbours that are small, since a session has its price."""
+    sizes: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    for record in found.listed if found.guide else ():
+        if record.kind == "f":
+            first = record.path.split("/")[0]
+            sizes[first] = sizes.get(first, 0) + (record.size or 0)
+            counts[first] = counts.get(first, 0) + 1
+    most = min(_TOGETHER_BYTES, sum(sizes.values()) // workers), min(_TOGETHER, sum(counts.values()) // workers)
+    sessions: list[dict[str, list[str]]] = []
+    size = count = 0
+    for name in found.folders:
+        size, count = size + sizes.get(name, 0), count + counts.get(name, 0)
+        if not sessions or not found.guide or size > most[0] or count > most[1]:
+            sessions.append({})
+            size, count = sizes.get(name, 0), counts.get(name, 0)
+        sessions[-1][name] = [name]
+    return [*sessions, {"(loose files)": found.loose}] if found.loose else sessions
 
 
 class _Clock:
@@ -176,8 +199,8 @@ class _Clock:
             return time.monotonic() - self._last > self.retry_for
 
 
-def _persist(job: UnitPull, clock: _Clock, result: Pull, watcher: Watcher) -> UnitOutcome:
-    """Try one folder until it is done, nothing more comes, or the error is one that stays."""
+def _persist(job: UnitPull, clock: _Clock, result: Pull, watcher: Watcher) -> list[UnitOutcome]:
+    """Try what goes by one session until it is done, nothing more comes, or the error is one that stays."""
     seen, pause = job.signature(), 1.0
     while True:
         if result.stopped:
@@ -206,44 +229,22 @@ def _persist(job: UnitPull, clock: _Clock, result: Pull, watcher: Watcher) -> Un
             job.outcome.failure = str(error)
             result.stopped = True
             break
-    watcher.done(job.outcome)
-    return job.outcome
+    outcomes = job.end()
+    for outcome in outcomes:
+        watcher.done(outcome)
+    return outcomes
 
 
 def _first_contact(address: Address, options: PullOptions, watcher: Watcher) -> Contact:
     for attempt in range(_TRIES):
         try:
-            return _contact(address, options.silence)
+            return contact(address, options.silence)
         except FarError as error:  # noqa: PERF203 (three rounds)
             if not error.transient or attempt == _TRIES - 1:
                 raise UsageError(f"pull: {error.trouble}: {error}") from error
             watcher.retry(address.host, str(error), 2.0**attempt)
             time.sleep(2.0**attempt)
     raise AssertionError
-
-
-def _contact(address: Address, silence: float) -> Contact:
-    tools: set[str] = set()
-    folders: list[str] = []
-    loose: list[str] = []
-    strange: list[str] = []
-    where = f"{shown(address.host)}:{shown(address.path)}"
-    with Session(address, lambda nonce: contact_script(address.path, nonce), silence) as session:
-        for record in session.records():
-            if record.kind == "a":
-                tools.add(record.extra)
-            elif record.kind == "x":
-                why = {
-                    "missing": f"{where}: no such folder there, or it may not be reached; check the path",
-                    "notdir": f"{where}: is not a folder; give the folder that holds it",
-                    "denied": f"{where}: may not be read by this user; check its rights",
-                }.get(record.extra, f"{where}: {shown(record.extra)}")
-                raise FarError("path", why)
-            elif not safe_relative(record.path) or "/" in record.path:
-                strange.append(record.path)
-            elif record.path != INCOMING:
-                (folders if record.kind == "d" else loose).append(record.path)
-    return Contact(frozenset(tools), sorted(folders), sorted(loose), strange)
 
 
 @contextlib.contextmanager
@@ -288,30 +289,20 @@ def _dead(root: Path, jobs: list[UnitPull]) -> list[str]:
     for job in jobs:
         links = job.listing.links if job.listing else {}
         for path in dead_links(root, list(links)):
-            job.outcome.wrong.setdefault(path, f"dead link to {shown(links[path])}")
+            job.part(path).wrong.setdefault(path, f"dead link to {shown(links[path])}")
             reasons.append(f"dead link {shown(path)} to {shown(links[path])}")
     return reasons
 
 
-def _changed_meanwhile(base: Base, jobs: list[UnitPull], contact: Contact, options: PullOptions) -> list[str]:
+def _changed_meanwhile(base: Base, jobs: list[UnitPull], found: Contact) -> list[str]:
     """Look at the far side once more: what changed since its files were listed is not what was proven."""
     try:
-        now = _contact(base.address, options.silence)
-        names = now.folders + now.loose
-        later = Listing(names)
-        if base.python and names:
-
-            def script(nonce: str) -> str:
-                return walk_script(base.address.path, nonce, names, hashes=False, skip=0, trust=True, python=True)
-
-            with Session(base.address, script, options.silence) as session:
-                for record in session.records():
-                    later.add(record)
+        names, later = _look_again(base, found)
     except FarError as error:
         return [f"whether something changed there meanwhile could not be seen: {error}"]
-    new = sorted(set(names) - set(contact.folders + contact.loose))
+    new = sorted(set(names) - set(found.folders + found.loose))
     reasons = [f"new there since the start: {shown(name)}" for name in new]
-    if base.python:
+    if later is not None:
         before: dict[str, Any] = {}
         for job in jobs:
             before.update(job.listing.state() if job.listing else {})
@@ -322,3 +313,22 @@ def _changed_meanwhile(base: Base, jobs: list[UnitPull], contact: Contact, optio
             [f"changed there meanwhile: {plural(len(changed), 'file')}, such as {shown(changed[0])}"] if changed else []
         )
     return reasons
+
+
+def _look_again(base: Base, found: Contact) -> tuple[list[str], Listing | None]:
+    """Return the names directly in the far folder and, where Python is there, the tree: by the session that is open."""
+    again = None
+    if found.guide:
+        with contextlib.suppress(FarError):
+            again = found.guide.again()
+    if again is None:
+        fresh = contact(base.address, base.options.silence)
+        fresh.close()
+        again = fresh.listed
+    folders, loose, _ = top(again)
+    if not base.python:
+        return folders + loose, None
+    listing = Listing(folders + loose)
+    for record in again:
+        listing.add(record)
+    return folders + loose, listing

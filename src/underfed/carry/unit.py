@@ -13,16 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from underfed.carry.contact import Guide
 from underfed.carry.far import Address, FarError, Session
 from underfed.carry.far_script import walk_script
 from underfed.carry.fetch import NoRsyncError, by_rsync, by_tar, local_rsync
+from underfed.carry.folders import make_folders, sync_folder
 from underfed.carry.hashing import hash_file
+from underfed.carry.landing import Landing
 from underfed.carry.links import link_trouble
 from underfed.carry.listing import FarFile, Listing
-from underfed.carry.local import make_folders, sync_folder
 from underfed.carry.names import shown
-from underfed.carry.preflight import PERMANENT, check_room
+from underfed.carry.preflight import check_room
 from underfed.carry.unit_outcome import PullOptions, UnitOutcome
+from underfed.carry.wire import Turn, Wire
 
 Proof = Literal["verified", "other bytes", "no hash", "missing"]
 
@@ -36,30 +39,66 @@ class Base:
     staging: Path
     lock: int
     options: PullOptions
-    python: bool
+    python: str
     rsync: bool
     tar: bool
     planned: Callable[[int], None]
     moved: Callable[[int], None]
+    wire: Wire
     room: threading.Lock = field(default_factory=threading.Lock)
 
 
 class UnitPull:
-    """Pulls the names of one unit (a folder, or the loose files beside the folders), again until it is proven."""
+    """Pulls what goes by one session: a folder, small folders together, or the loose files beside the folders.
 
-    def __init__(self, base: Base, label: str, names: list[str]) -> None:
-        self.base, self.names = base, names
-        self.outcome = UnitOutcome(label)
+    `parts` gives the names directly in the far folder by the label under which they are reported.
+    """
+
+    def __init__(self, base: Base, parts: dict[str, list[str]]) -> None:
+        self.base, self.parts = base, parts
+        self.names = [name for names in parts.values() for name in names]
+        self.outcome = UnitOutcome(", ".join(list(parts)[:3]) + (" and more" if len(parts) > 3 else ""))
+        self.outcomes = {label: UnitOutcome(label) for label in parts}
         self.listing: Listing | None = None
         self._known: dict[tuple[str, int | None, int | None], set[str]] = {}
         self._trust = True
         self._lock = threading.Lock()
         self._touched: set[Path] = set()
+        self._made: set[str] = set()
         self._tally = 0
+        self._fetched: dict[str, int] = {}
+        self._guide: Guide | None = None
+
+    def follow(self, guide: Guide, listing: Listing) -> None:
+        """Take the tree and its hashes from a session that is open already, for the first attempt."""
+        self._guide, self.listing = guide, listing
+
+    def part(self, path: str) -> UnitOutcome:
+        """Return the outcome of the part that a path belongs to."""
+        first = path.split("/", maxsplit=1)[0]
+        return next(self.outcomes[label] for label, names in self.parts.items() if first in names)
+
+    def end(self) -> list[UnitOutcome]:
+        """Say of each part what became of it."""
+        owner = {name: self.outcomes[label] for label, names in self.parts.items() for name in names}
+        for part in owner.values():
+            part.failure = self.outcome.failure
+        for path, state in self.outcome.states.items():
+            owner[path.split("/")[0]].states[path] = state
+        for path, why in self.outcome.wrong.items():
+            owner.get(path.split("/")[0], next(iter(owner.values()))).wrong[path] = why
+        for path, size in self._fetched.items():
+            part = owner[path.split("/")[0]]
+            part.fetched_files, part.fetched_bytes = part.fetched_files + 1, part.fetched_bytes + size
+        for path, file in self.listing.files.items() if self.listing else ():
+            owner[path.split("/")[0]].bytes += file.size or 0
+        for path, note in self.listing.notes if self.listing else ():
+            owner[path.split("/")[0]].notes.append(note)
+        return list(self.outcomes.values())
 
     def signature(self) -> int:
         """Return a number that grows when something was brought home: bytes in staging and files in place."""
-        total = self.outcome.fetched_bytes + self.outcome.fetched_files
+        total = sum(self._fetched.values()) + len(self._fetched)
         for name in self.names:
             for at, _, files in os.walk(self.base.staging / name):
                 for file in files:
@@ -71,6 +110,12 @@ class UnitPull:
 
     def attempt(self) -> None:
         """Go as far as the link allows. Raises FarError when it drops or nothing more can be done."""
+        guide, self._guide = self._guide, None
+        if guide and self.listing and not self.listing.distrust:
+            self._guided(guide, self.listing)
+            return
+        if guide:  # a manifest there is broken: hashes are asked for instead
+            self._trust, self.listing = False, None
         base = self.base
         skip = self._skip()
 
@@ -114,6 +159,14 @@ class UnitPull:
         if failed:
             raise failed[0]
 
+    def _guided(self, guide: Guide, listing: Listing) -> None:
+        try:
+            self._work(listing)
+        finally:
+            self._remember(listing)
+        if guide.failure and any(listing.needs_hash(path) for path in listing.files):
+            raise guide.failure
+
     def _skip(self) -> int:
         """Return how many files at the beginning of the list have hashes from a former attempt."""
         if self.listing is None:
@@ -142,8 +195,6 @@ class UnitPull:
         outcome, options = self.outcome, self.base.options
         outcome.states = {}
         outcome.wrong = dict(listing.wrong)
-        outcome.notes = list(listing.notes)
-        outcome.bytes = sum(file.size or 0 for file in listing.files.values())
         fetch, same_size = [], []
         for path, file in listing.files.items():
             held = self._held(path)
@@ -156,14 +207,14 @@ class UnitPull:
         with ThreadPoolExecutor(2) as pool:
             checks = {path: pool.submit(self._prove, self.base.root / path, path) for path in same_size}
             if not options.check:
-                self._fetch(listing, fetch, pool)
+                self._fetch(listing, fetch)
             else:
                 for path in fetch:
                     held = self._held(path)
                     outcome.wrong[path] = "missing here" if held is None else "another size here"
             differing = self._settle(checks)
             if differing and not options.check:
-                self._fetch(listing, differing, pool)
+                self._fetch(listing, differing)
             for path in differing if options.check else ():
                 outcome.wrong[path] = "other bytes here"
         if not options.check:
@@ -215,40 +266,43 @@ class UnitPull:
             return "missing"
         return "verified"
 
-    def _fetch(self, listing: Listing, paths: list[str], pool: ThreadPoolExecutor) -> None:
+    def _fetch(self, listing: Listing, paths: list[str]) -> None:
         """Fetch files and land each as soon as it is complete and proven; twice where the proof fails."""
         waiting = [path for path in paths if path not in self.outcome.wrong]
         for last in (False, True):
             if not waiting:
                 return
-            self._check_room([listing.files[path] for path in waiting])
-            self.base.planned(sum(listing.files[path].size or 0 for path in waiting))
-            landings: dict[str, Future[Proof]] = {}
+            proofs: dict[str, Proof] = {}
 
-            def arrived(
-                path: str, landings: dict[str, Future[Proof]] = landings, due: frozenset[str] = frozenset(waiting)
-            ) -> None:
-                if path in due and path not in landings:
-                    landings[path] = pool.submit(self._land, listing, path)
+            def land(path: str, size: int, proofs: dict[str, Proof] = proofs) -> None:
+                proofs[path] = self._land(listing, path, size)
 
+            total = sum(listing.files[path].size or 0 for path in waiting)
+            landing = None
             try:
-                self._transfer(waiting, arrived)
+                with self.base.wire.turn(total) as turn:
+                    self._make_room([listing.files[path] for path in waiting])
+                    self.base.planned(total)
+                    landing = Landing(self.base.staging, waiting, lambda path: listing.files[path].mode, land)
+                    self._transfer(waiting, landing.arrived, turn)
             finally:
-                proofs = {path: landing.result() for path, landing in landings.items()}
-                again = [path for path in waiting if proofs.get(path) not in {"verified", "no hash"}]
-            waiting = again
+                if landing:
+                    landing.finish()
+                    self.outcome.wrong.update(landing.trouble)
+                waiting = [path for path in waiting if proofs.get(path) not in {"verified", "no hash"}]
             if last:
                 for path in waiting:
                     why = "fetched twice, and both times its bytes did not match" if path in proofs else "did not come"
                     self.outcome.wrong.setdefault(path, why)
 
-    def _transfer(self, paths: list[str], arrived: Callable[[str], None]) -> None:
+    def _transfer(self, paths: list[str], arrived: Callable[[str], None], turn: Turn) -> None:
         base, options = self.base, self.base.options
         paths = sorted(paths, key=os.fsencode)
 
         def progress(count: int) -> None:
             base.moved(count - self._tally)
             self._tally = count
+            turn.at(count)
 
         self._tally = 0
         if base.rsync and local_rsync():
@@ -270,52 +324,43 @@ class UnitPull:
             raise FarError("far side", f"{base.address.host}: has neither rsync nor tar; install one of them there")
         by_tar(base.address, paths, base.staging, silence=options.silence, arrived=arrived, progress=progress)
 
-    def _check_room(self, files: list[FarFile]) -> None:
+    def _make_room(self, files: list[FarFile]) -> None:
+        """Ask for room, and make the files, empty, that are not staged yet: that is the trial of inodes."""
         with self.base.room:
-            sizes, counted = [], 0
+            new, unknown, counted = [], [], 0
             for file in files:
                 try:
                     there = (self.base.staging / file.path).lstat().st_blocks * 512
                 except OSError:
                     there = 0
-                    sizes.append(file.size or 0)
+                    if file.mode is None:
+                        unknown.append(file.size or 0)
+                    else:
+                        new.append(file.path)
                 counted += max(0, (file.allocated or file.size or 0) - there)
-            check_room(self.base.root, sizes, 0, counted)
+            check_room(self.base.root, unknown, 0, counted, (self.base.staging, new))
 
-    def _land(self, listing: Listing, path: str) -> Proof:
-        """Make a staged file durable, prove it, and give it its name; a bad one is thrown away."""
-        file = listing.files[path]
-        staged, final = self.base.staging / path, self.base.root / path
-        try:
-            fd = os.open(staged, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-                if file.mode is not None:
-                    os.fchmod(fd, (file.mode & 0o777) | 0o400)
-                size = os.fstat(fd).st_size
-            finally:
-                os.close(fd)
-            proof = self._prove(staged, path)
-            if proof == "other bytes":
-                staged.unlink()
-                return proof
-            if proof == "no hash" and not listing.complete:
-                return "missing"  # the link dropped before its hash came: it stays staged for the next attempt
-            with self._lock:
-                self._touched |= make_folders(self.base.root, path.rpartition("/")[0])
-                self._touched.add(final.parent)
-                staged.rename(final)
-                self.outcome.fetched_files += 1
-                self.outcome.fetched_bytes += size
-        except OSError as error:
-            if error.errno in PERMANENT:
-                raise FarError("local", f"{shown(path)}: {error.strerror}") from error
-            self.outcome.wrong[path] = str(error.strerror)
-            return "missing"
+    def _land(self, listing: Listing, path: str, size: int) -> Proof:
+        """Prove a staged file that is durable, and give it its name; a bad one is thrown away. Raises OSError."""
+        staged = self.base.staging / path
+        proof = self._prove(staged, path)
+        if proof == "other bytes":
+            staged.unlink()
+            return proof
+        if proof == "no hash" and not listing.complete:
+            return "missing"  # the link dropped before its hash came: it stays staged for the next attempt
+        folder = path.rpartition("/")[0]
+        with self._lock:
+            if folder not in self._made:
+                self._touched |= make_folders(self.base.root, folder)
+                self._touched.add(self.base.root / folder)
+                self._made.add(folder)
+            staged.rename(self.base.root / path)
+            self._fetched[path] = size
         if proof == "verified":
             self.outcome.states[path] = "verified"
         else:
-            self.outcome.states[path] = "size-matched" if size == file.size else "copied"
+            self.outcome.states[path] = "size-matched" if size == listing.files[path].size else "copied"
             self.outcome.wrong.setdefault(path, f"{self.outcome.states[path]} only: the far side gave no hash")
         return proof
 
