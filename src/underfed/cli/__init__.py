@@ -10,6 +10,7 @@ from collections.abc import Sequence
 COMMANDS: tuple[str, ...] = (
     "run",
     "try",
+    "compare",
     "attach",
     "read",
     "audit",
