@@ -130,11 +130,19 @@ def test_the_step_is_found_through_calls_into_other_modules(tmp_path: Path) -> N
 
 def test_a_helper_that_throws_switches_on_import_is_told_and_a_script_is_not(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("import torch\ntorch.set_default_dtype(torch.float64)\ndef f(): pass\n")
-    (tmp_path / "train.py").write_text("import torch\nfrom helper import f\ntorch.set_num_threads(1)\n")
+    (tmp_path / "more.py").write_text(
+        "import os\nimport torch\nos.environ['OMP_NUM_THREADS'] = '1'\nos.environ['HOME_PAGE'] = 'x'\n"
+        "torch.autograd.set_detect_anomaly(True)\ntorch.backends.cudnn.deterministic = True\n"
+        "torch.backends.cudnn.benchmark = True\ndef g():\n    torch.set_num_threads(1)\n"
+    )
+    (tmp_path / "train.py").write_text("import torch\nimport more\nfrom helper import f\ntorch.set_num_threads(1)\n")
     rule = find("X62")
     assert rule is not None
     assert [(one.path.rpartition("/")[2], one.line) for one in audit([tmp_path], rules=[rule]).findings] == [
-        ("helper.py", 2)
+        ("helper.py", 2),
+        ("more.py", 3),
+        ("more.py", 5),
+        ("more.py", 6),
     ]
 
 

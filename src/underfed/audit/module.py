@@ -148,6 +148,11 @@ class Module:
         parts = parts[: len(parts) - node.level + (1 if self.is_package else 0)]
         return ".".join([*parts, *([node.module] if node.module else [])])
 
+    @cached_property
+    def globals(self) -> frozenset[str]:
+        """Return the names that functions declare `global`, so that they can be assigned anywhere."""
+        return frozenset(name for node in self.of(ast.Global) for name in node.names)
+
     def of(self, kind: type[_N]) -> list[_N]:
         """Return all nodes of a type, in source order."""
         return self.by_type.get(kind, [])  # type: ignore[return-value]

@@ -34,6 +34,7 @@ from underfed.audit.rules import (
     x50_need_weights,
     x51_flash_blocked,
     x52_graph_breaks,
+    x53_compile_shapes,
     x54_checkpoint,
     x55_scaler,
     x56_data_parallel,
@@ -43,6 +44,9 @@ from underfed.audit.rules import (
     x60_gloo,
     x61_threads,
     x62_import_switch,
+    x63_compiled_wrapper,
+    x64_reduced_each_step,
+    x65_prefetch,
 )
 
 RULES: tuple[AuditRule, ...] = (
@@ -50,6 +54,7 @@ RULES: tuple[AuditRule, ...] = (
     t05_restart.RULE,
     t06_copies.RULE,
     t08_sample_work.RULE,
+    x65_prefetch.RULE,
     x40_pandas_rows.RULE,
     x41_open_per_sample.RULE,
     x42_objects.RULE,
@@ -79,11 +84,14 @@ RULES: tuple[AuditRule, ...] = (
     x51_flash_blocked.RULE,
     t16_compile.RULE,
     x52_graph_breaks.RULE,
+    x53_compile_shapes.RULE,
+    x63_compiled_wrapper.RULE,
     x54_checkpoint.RULE,
     x56_data_parallel.RULE,
     x60_gloo.RULE,
     x57_unused_parameters.RULE,
     x58_no_sync.RULE,
+    x64_reduced_each_step.RULE,
     x59_set_epoch.RULE,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from underfed.audit.module import Class, Function, FunctionNode
+from underfed.audit.module import Class, Function, FunctionNode, Module
 
 #: Stands for an argument that may come from * or **.
 SPREAD = ast.Constant("*")
@@ -26,10 +26,24 @@ def argument(call: ast.Call, name: str, order: list[str], *, is_method: bool = F
 def assignments(function: Function) -> dict[str, list[ast.expr | None]]:
     """Return what each local name is assigned in a function; None for what is not a plain assignment."""
     cached = function.__dict__.get("_assignments")
-    if cached is not None:
-        return cached  # type: ignore[no-any-return]
+    if cached is None:
+        cached = function.__dict__["_assignments"] = _bound_in(function.node)
+    return cached
+
+
+def bindings(module: Module, function: Function | None) -> dict[str, list[ast.expr | None]]:
+    """Return the same for a function or, without one, for a module's own level, loops included."""
+    if function is not None:
+        return assignments(function)
+    cached = module.__dict__.get("_bindings")
+    if cached is None:
+        cached = module.__dict__["_bindings"] = _bound_in(module.tree)
+    return cached
+
+
+def _bound_in(scope: ast.AST) -> dict[str, list[ast.expr | None]]:
     found: dict[str, list[ast.expr | None]] = {}
-    for node in inside(function.node):
+    for node in inside(scope):
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Name):
@@ -48,7 +62,6 @@ def assignments(function: Function) -> dict[str, list[ast.expr | None]]:
             for inner in ast.walk(bound) if bound is not None else ():
                 if isinstance(inner, ast.Name):
                     found.setdefault(inner.id, []).append(None)
-    function.__dict__["_assignments"] = found
     return found
 
 

@@ -13,7 +13,7 @@ from underfed.audit.module import Function, Module
 from underfed.audit.options import Default, defaults
 from underfed.audit.project import Project
 from underfed.audit.records import Records
-from underfed.audit.scopes import SPREAD, argument, assignments, own_values
+from underfed.audit.scopes import SPREAD, argument, assignments, bindings, own_values
 from underfed.audit.tables import table
 
 _SETTINGS = frozenset(
@@ -160,7 +160,8 @@ class Values:
     def _global(self, module: Module, name: str, depth: int) -> Value:
         values = module.constants.get(name)
         if values is not None:
-            found = self.of(module, values[0], depth) if len(values) == 1 else UNKNOWN
+            again = len(bindings(module, None).get(name, [])) > 1 or name in module.globals
+            found = self.of(module, values[0], depth) if len(values) == 1 and not again else UNKNOWN
             return (
                 Value(True, found.value, found.via or f"{name} ({module.path})", found.is_default)
                 if found.known

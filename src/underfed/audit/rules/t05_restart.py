@@ -37,7 +37,9 @@ def check(code: Code) -> Iterator[Hit]:
         if keeps.value is not False:
             continue
         context = loader.given("multiprocessing_context")
-        spawns = context is not None and "spawn" in code.module.text(context)
+        spawns = (context is not None and "spawn" in code.module.text(context)) or (
+            context is None and code.project.mentions(r"set_start_method\(\s*(method\s*=\s*)?[\"'](spawn|forkserver)")
+        )
         again = loader.used_again
         if not again and not loader.target.endswith("_dataloader") and not spawns:
             continue

@@ -9,7 +9,8 @@ Fix
     and move heavy random transforms to the device in batches.
 
 When it stays silent
-    Decoding an image and the usual crop, flip and normalize: they belong there.
+    The usual crop, flip and normalize: they belong there. Decoding, colour changes and rotations often do as well
+    (shown as possible).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import re
 from collections.abc import Iterator
 
 from underfed.audit.finding import Hit, least
+from underfed.audit.module import Function
 from underfed.audit.rule import AuditRule, Code
 
 _HEAVY = re.compile(
@@ -40,6 +42,12 @@ _IMAGE = (
     "scipy.ndimage.map_coordinates",
     "cv2.fastNlMeans",
 )
+_COSTLY = re.compile(
+    r"(^|\.)(ColorJitter|RandAugment|AutoAugment|TrivialAugmentWide|AugMix|RandomAffine|RandomRotation)$"
+)
+_DECODES = frozenset(
+    ["PIL.Image.open", "cv2.imread", "imageio.imread", "imageio.v2.imread", "imageio.v3.imread", "skimage.io.imread"]
+) | frozenset(["matplotlib.image.imread", "matplotlib.pyplot.imread", "torchvision.io.read_image", "torchaudio.load"])
 _TOKENIZER = re.compile(
     r"(^|[._])tokenizer$|(^|[._])tokenizer\.(encode|encode_plus|__call__|batch_encode_plus|tokenize)$|(^|[._])nlp$"
 )
@@ -65,15 +73,31 @@ def check(code: Code) -> Iterator[Hit]:
             yield Hit(
                 hot.node, f"{code.short(hot.node.func)}() runs on a CPU for every sample", least(hot.sure, "likely")
             )
+        elif name in _DECODES:
+            yield Hit(hot.node, f"{name}() decodes an image for every sample of every epoch", "possible")
+    yield from _collated(code)
     sampled = {hot.node for hot in code.sampled}
     for call in code.calls:
         name = code.module.called(call)
-        if call not in sampled and _HEAVY.search(name) and _composed(code, call):
-            yield Hit(
-                call,
-                f"{code.short(call.func)} is among the heaviest transforms and runs on a CPU for every sample",
-                "likely",
-            )
+        if call in sampled or not _composed(code, call):
+            continue
+        if _HEAVY.search(name):
+            text = f"{code.short(call.func)} is among the heaviest transforms and runs on a CPU for every sample"
+            yield Hit(call, text, "likely")
+        elif _COSTLY.search(name):
+            yield Hit(call, f"{code.short(call.func)} takes milliseconds of a CPU for every sample", "possible")
+
+
+def _collated(code: Code) -> Iterator[Hit]:
+    """Find tokenizers in functions that put batches together."""
+    for loader in code.loaders:
+        collate = loader.given("collate_fn")
+        found = code.project.find(code.module.qualified(collate) or "") if collate is not None else None
+        if not isinstance(found, Function) or found.module is not code.module:
+            continue
+        for node in ast.walk(found.node):
+            if isinstance(node, ast.Call) and node.args and _TOKENIZER.search(ast.unparse(node.func)):
+                yield Hit(node, f"{code.short(node.func)}() runs again for every batch of every epoch", "possible")
 
 
 def _composed(code: Code, call: ast.Call) -> bool:

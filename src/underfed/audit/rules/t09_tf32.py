@@ -7,7 +7,8 @@ Fix
     torch.set_float32_matmul_precision("high"); products then have 10 bits of mantissa, so no safe fix exists.
 
 When it stays silent
-    The switch depends on a setting, or is switched back; that it was never touched is told with T13.
+    The switch depends on a setting, or is switched back; that it was never touched is told as possible, since mixed
+    precision (T13) helps more.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from collections.abc import Iterator
 from underfed.audit.edits import replace
 from underfed.audit.finding import Fix, Hit, Sure
 from underfed.audit.rule import AuditRule, Code
+from underfed.audit.rules.t13_no_amp import trains_in_32_bits
 
+_PRECISIONS = frozenset(
+    [
+        "torch.backends.fp32_precision",
+        "torch.backends.cuda.matmul.fp32_precision",
+        "torch.backends.cudnn.conv.fp32_precision",
+    ]
+)
 _FLAGS = {"torch.backends.cuda.matmul.allow_tf32": "certain", "torch.backends.cudnn.allow_tf32": "certain"}
 
 
@@ -34,6 +43,13 @@ def check(code: Code) -> Iterator[Hit]:
             )
             fix = Fix("switch TF32 on", False, (replace(code.module, node.value, "True"),))
             yield Hit(node, f"{name} = False keeps 32-bit products off the tensor cores", sure, fix)
+        elif name in _PRECISIONS and isinstance(node.value, ast.Constant) and node.value.value == "ieee":
+            fix = Fix("switch TF32 on", False, (replace(code.module, node.value, '"tf32"'),))
+            yield Hit(node, f"{name} = 'ieee' keeps 32-bit products off the tensor cores", "likely", fix)
+    if not code.project.mentions(r"tf32|float32_matmul_precision|fp32_precision"):
+        head = trains_in_32_bits(code)
+        if head is not None:
+            yield Hit(head, "32-bit products stay off the tensor cores: nothing switches TF32 on", "possible")
     for call in code.calls:
         if code.module.called(call) == "torch.set_float32_matmul_precision" and call.args:
             level = call.args[0]

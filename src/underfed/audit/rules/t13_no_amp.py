@@ -40,12 +40,20 @@ def check(code: Code) -> Iterator[Hit]:
             given = code.keyword(call, "precision")
             if given is None and not code.project.mentions(r"bf16|16-mixed|float16") and _on_gpu(code, call):
                 yield Hit(call, "Trainer without precision trains in 32 bits", "likely")
+    head = trains_in_32_bits(code)
+    if head is not None:
+        yield Hit(head, "this loop trains in 32 bits: nothing switches mixed precision on", "likely")
+
+
+def trains_in_32_bits(code: Code) -> ast.AST | None:
+    """Return the head of the module's first training loop, if nothing in the project speaks of 16 bits; else None."""
     if not code.project.uses_gpu or not code.whole.moves_batches or code.project.mentions(_MIXED):
-        return
+        return None
     loops = [one for one in code.whole.training.loops if one.module is code.module]
     first = min(loops, key=lambda one: one.loop.lineno, default=None)
-    if first is not None and any(code.whole.heat.level(code.module, node) for node in first.loop.body):
-        yield Hit(_head(first.loop), "this loop trains in 32 bits: nothing switches mixed precision on", "likely")
+    if first is None or not any(code.whole.heat.level(code.module, node) for node in first.loop.body):
+        return None
+    return _head(first.loop)
 
 
 def _on_gpu(code: Code, call: ast.Call) -> bool:

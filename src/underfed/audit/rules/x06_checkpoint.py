@@ -18,13 +18,23 @@ from collections.abc import Iterator
 from underfed.audit.finding import Hit, Sure
 from underfed.audit.rule import AuditRule, Code
 from underfed.audit.rules.step_work import calls
+from underfed.audit.trainers import trainer_arguments
 
 _SAVES = frozenset({"save_pretrained", "save_checkpoint", "save_state", "save_model", "save_weights"})
 
 
 def check(code: Code) -> Iterator[Hit]:
-    """Find checkpoints in the step."""
-    return calls(code, _judge)
+    """Find checkpoints in the step, and trainers that are told to write one each step."""
+    yield from calls(code, _judge)
+    for call in code.calls:
+        if code.method_name(call) == "ModelCheckpoint":
+            every = code.value(code.keyword(call, "every_n_train_steps"))
+            if every.known and every.value == 1:
+                yield Hit(call, "every_n_train_steps=1 writes a checkpoint in every step", "likely")
+    for arguments in trainer_arguments(code.module, code.whole.values):
+        every = arguments.field("save_steps")
+        if every.known and every.value == 1:
+            yield Hit(arguments.call, "save_steps=1 writes a checkpoint in every step", "likely")
 
 
 def _judge(call: ast.Call, name: str, method: str) -> tuple[str, Sure] | None:

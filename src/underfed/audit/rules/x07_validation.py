@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from underfed.audit.finding import Hit, Sure
 from underfed.audit.rule import AuditRule, Code
 from underfed.audit.rules.step_work import calls
+from underfed.audit.trainers import trainer_arguments
 
 _NAME = re.compile(
     r"^_?(run_)?(evaluate|validate|validation|eval_model|evaluate_model|validate_model|run_eval|run_evaluation|do_eval|test_model)(_\w+)?$"
@@ -26,14 +27,22 @@ _NAME = re.compile(
 
 
 def check(code: Code) -> Iterator[Hit]:
-    """Find validation in the step."""
+    """Find validation in the step, and trainers that are told to validate after each."""
 
     def judge(call: ast.Call, name: str, method: str) -> tuple[str, Sure] | None:
         if _NAME.match(method) and code.project.resolve(code.module, call)[0]:
             return f"{method}() runs after every step", "likely"
         return None
 
-    return calls(code, judge)
+    yield from calls(code, judge)
+    for call in code.calls:
+        every = code.value(code.keyword(call, "val_check_interval"))
+        if code.method_name(call) == "Trainer" and every.known and type(every.value) is int and every.value == 1:
+            yield Hit(call, "val_check_interval=1 validates after every batch (1.0 would be every epoch)", "likely")
+    for arguments in trainer_arguments(code.module, code.whole.values):
+        every = arguments.field("eval_steps")
+        if every.known and every.value == 1 and type(every.value) is int:
+            yield Hit(arguments.call, "eval_steps=1 validates after every step", "likely")
 
 
 RULE = AuditRule(

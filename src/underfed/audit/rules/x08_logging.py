@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from underfed.audit.finding import Hit, Sure
 from underfed.audit.rule import AuditRule, Code
 from underfed.audit.rules.step_work import calls
+from underfed.audit.trainers import trainer_arguments
 
 _TRACKERS = ("wandb.log", "mlflow.log_", "neptune.", "comet_ml.", "trackio.log", "swanlab.log")
 _BOARD = frozenset({"add_scalar", "add_scalars", "log_metric", "log_metrics"})
@@ -36,8 +37,25 @@ _PLOTS = (
 
 
 def check(code: Code) -> Iterator[Hit]:
-    """Find logging in the step."""
-    return calls(code, _judge)
+    """Find logging in the step, and trainers and progress bars that are told to log each step."""
+    yield from calls(code, _judge)
+    for call in code.calls:
+        name = code.module.called(call)
+        if code.method_name(call) == "Trainer" and _is(code, call, "log_every_n_steps", 1):
+            yield Hit(call, "log_every_n_steps=1 sends metrics in every step", "likely")
+        elif name.startswith("tqdm") and (_is(code, call, "mininterval", 0) or _is(code, call, "miniters", 1)):
+            if code.whole.heat.level(code.module, call) is None:
+                yield Hit(call, "this progress bar is drawn in every pass: mininterval or miniters says so", "possible")
+    for arguments in trainer_arguments(code.module, code.whole.values):
+        every = arguments.field("logging_steps")
+        if every.known and every.value == 1 and not isinstance(every.value, bool):
+            text = "logging_steps=1 reads the loss from the GPU and sends it in every step"
+            yield Hit(arguments.call, text, "likely")
+
+
+def _is(code: Code, call: ast.Call, name: str, wanted: int) -> bool:
+    value = code.value(code.keyword(call, name))
+    return value.known and value.value == wanted and not isinstance(value.value, bool)
 
 
 def _judge(call: ast.Call, name: str, method: str) -> tuple[str, Sure] | None:

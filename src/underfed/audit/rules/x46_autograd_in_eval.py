@@ -1,4 +1,4 @@
-"""Evaluation records a graph that nothing uses.
+"""Evaluation, or a teacher whose outputs are only targets, records a graph that nothing uses.
 
 Why it costs
     Every operation keeps its inputs for a backward pass that never comes: more memory, so smaller batches, and
@@ -8,7 +8,8 @@ Fix
     with torch.inference_mode(): around the loop, or @torch.no_grad() on the function.
 
 When it stays silent
-    A caller, a decorator or a block switches gradients off, or the function uses gradients.
+    A caller, a decorator or a block switches gradients off, or the function uses gradients. A teacher is only
+    possible where anything in the project switches requires_grad: it may be frozen.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from underfed.audit.finding import Edit, Fix, Hit, Sure
+from underfed.audit.finding import Edit, Fix, Hit, Sure, least
 from underfed.audit.loops import evaluates
 from underfed.audit.module import LOOPS, Function
 from underfed.audit.rule import AuditRule, Code
@@ -26,12 +27,17 @@ _OFF = re.compile(
     r"no_grad|inference_mode|set_grad_enabled|enable_grad|autograd\.grad|\.backward\(|manual_backward|requires_grad_"
 )
 
+_TEACHER = re.compile(
+    r"(^|[._])(teacher\w*|ema_model|target_net\w*|momentum_encoder|ref_model|reference_model|frozen\w*)$"
+)
+
 #: More callers than this are too many to follow.
 _MANY = 100
 
 
 def check(code: Code) -> Iterator[Hit]:
-    """Find functions that put a model into eval mode and loop over data with gradients on."""
+    """Find evaluation, and teachers in the step, with gradients on."""
+    yield from _teachers(code)
     if ".eval()" not in code.module.source or code.project.mentions(
         r"torch\.set_grad_enabled\(False\)|_C\._set_grad_enabled"
     ):
@@ -58,6 +64,21 @@ def check(code: Code) -> Iterator[Hit]:
             sure,
             _fix(code, function),
         )
+
+
+def _teachers(code: Code) -> Iterator[Hit]:
+    """Find models in the step whose outputs are targets, run with gradients on."""
+    sure: Sure = "possible" if code.project.mentions(r"requires_grad_?\b") else "likely"
+    for call, _, level in code.hot_calls():
+        if not _TEACHER.search(ast.unparse(call.func)) or not (call.args or call.keywords):
+            continue
+        off = [item.context_expr for one in code.module.up(call) if isinstance(one, ast.With) for item in one.items]
+        function = code.module.function_of(call)
+        off += function.node.decorator_list if function is not None else []
+        if any(_OFF.search(ast.unparse(part)) for part in off):
+            continue
+        text = f"{code.short(call.func)}() records a graph that nothing uses: no no_grad() around it"
+        yield Hit(call, text, least(sure, level))
 
 
 def _puts_to_eval(function: Function) -> str | None:

@@ -1,7 +1,8 @@
-"""Deterministic or disabled cuDNN: the fast kernels are not used.
+"""Deterministic or disabled cuDNN, or no search for its fastest kernels: the fast kernels are not used.
 
 Why it costs
-    The deterministic variant of a kernel is often slower, and cudnn.enabled = False takes cuDNN away altogether.
+    The deterministic variant of a kernel is often slower, cudnn.enabled = False takes cuDNN away altogether, and
+    with cudnn.benchmark = False it takes the kernel that it guesses to be the fastest for a convolution.
 
 Fix
     Keep it for the runs that must repeat to the bit, behind an option.
@@ -23,6 +24,7 @@ from underfed.audit.rules.t12_debug import guarded
 _FLAGS: dict[str, tuple[bool, Sure]] = {
     "torch.backends.cudnn.deterministic": (True, "possible"),
     "torch.backends.cudnn.enabled": (False, "certain"),
+    "torch.backends.cudnn.benchmark": (False, "possible"),
 }
 
 

@@ -20,18 +20,18 @@ from underfed.audit.finding import Fix, Hit
 from underfed.audit.rule import AuditRule, Code
 from underfed.audit.rules.t12_debug import guarded
 
+_STARTS = frozenset({"init_process_group", "InitProcessGroupKwargs", "DDPStrategy", "FSDPStrategy"})
+
 
 def check(code: Code) -> Iterator[Hit]:
     """Find gloo as the only backend of a project with GPUs."""
     if not code.project.mentions(r"\.cuda\(|[\"']cuda|set_device"):
         return
     for call in code.calls:
-        if code.module.called(call) not in {
-            "torch.distributed.init_process_group",
-            "torch.distributed.distributed_c10d.init_process_group",
-        }:
+        if code.method_name(call) not in _STARTS or "." not in (code.module.called(call) or ""):
             continue
-        backend = call.args[0] if call.args else code.keyword(call, "backend")
+        backend = call.args[0] if call.args and "init" in code.method_name(call) else None
+        backend = backend or code.keyword(call, "backend") or code.keyword(call, "process_group_backend")
         value = code.value(backend)
         sure = guarded(code, call)
         if not value.known or value.value != "gloo" or sure is None or code.project.mentions(r"[\"']nccl"):

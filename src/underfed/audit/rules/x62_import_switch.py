@@ -14,6 +14,7 @@ When it stays silent
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from underfed.audit.finding import Hit
@@ -29,8 +30,21 @@ _SWITCHES = frozenset(
         "torch.set_num_interop_threads",
         "torch.set_grad_enabled",
         "torch.multiprocessing.set_sharing_strategy",
+        "torch.multiprocessing.set_start_method",
+        "multiprocessing.set_start_method",
+        "torch.autograd.set_detect_anomaly",
+        "torch.use_deterministic_algorithms",
     }
 )
+
+_FLAGS = frozenset(
+    {
+        ("torch.backends.cudnn.enabled", "False"),
+        ("torch.backends.cudnn.deterministic", "True"),
+        ("torch.backends.cuda.matmul.allow_tf32", "False"),
+    }
+)
+_VARIABLE = re.compile(r"os\.environ\['(CUDA_LAUNCH_BLOCKING|(OMP|MKL|OPENBLAS)_NUM_THREADS|CUDA_VISIBLE_DEVICES)'\]$")
 
 
 def check(code: Code) -> Iterator[Hit]:
@@ -48,6 +62,15 @@ def check(code: Code) -> Iterator[Hit]:
         )
         if not harmless:
             yield Hit(call, f"importing this module calls {ast.unparse(call)[:60]} for the whole process", "likely")
+
+    for node in code.module.of(ast.Assign):
+        text = ast.unparse(node.targets[0])
+        if any(isinstance(around, FunctionNode | ast.ClassDef) for around in code.module.up(node)):
+            continue
+        variable = _VARIABLE.match(text)
+        slows = (code.module.qualified(node.targets[0]), ast.unparse(node.value)) in _FLAGS
+        if slows or (variable and code.module.imports.get("os") == "os"):
+            yield Hit(node, f"importing this module sets {text} for the whole process", "likely")
 
 
 RULE = AuditRule(
