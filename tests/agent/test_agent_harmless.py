@@ -164,3 +164,17 @@ if '_underfed_agent' in sys.modules:
 """
     assert run(hooks + COMPILED).out == alone.out
     assert "unique_graphs" in alone.out
+
+
+def test_a_profiler_of_ours_starts_and_stops_without_a_word_and_leaves_no_variable() -> None:
+    body = """
+import os
+from torch.profiler import ProfilerActivity, profile
+from underfed.observe.agent import window
+ours = profile(activities=[ProfilerActivity.CPU])
+window._start_quietly(ours)
+print("KINETO_LOG_LEVEL" in os.environ)
+ours.stop()
+"""
+    done = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("False\n", "")

@@ -63,13 +63,41 @@ def test_many_short_epochs_with_workers_do_not_hang(run: Run) -> None:
     assert len(fetches(seen)) == 25 * 6
 
 
-@pytest.mark.parametrize(("work", "low", "high"), [(SLEEP, 0.0, 0.3), (COMPUTE, 0.5, 1.01)])
+@pytest.mark.parametrize(("work", "low", "high"), [(SLEEP, 0.0, 0.15), (COMPUTE, 0.2, 1.01)])
 @pytest.mark.parametrize("workers", [0, 1])
 def test_waiting_is_told_from_computing(run: Run, work: str, low: float, high: float, workers: int) -> None:
     rows = fetches(run(source(work, f"{workers}, None, False")))
     wall, cpu = sum(row[1] for row in rows), sum(row[2] for row in rows)
     assert low <= cpu / wall <= high
     assert all(row[6] <= row[1] for row in rows), "collating is a part of a fetch"
+
+
+def test_a_few_of_many_short_fetches_stand_for_all(run: Run) -> None:
+    """Against a stopwatch in the dataset; every eighth sample is slow, which a fixed stride would meet or miss."""
+    body = """
+import time
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+spent = []
+class Uneven(Dataset):
+    def __len__(self): return 2400
+    def __getitem__(self, i):
+        begin = time.perf_counter()
+        if i % 8 == 0: time.sleep(0.002)
+        x = torch.ones(4)
+        spent.append(time.perf_counter() - begin)
+        return x
+net = nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in DataLoader(Uneven(), batch_size=1):
+    opt.zero_grad(); net(x).sum().backward(); opt.step()
+print(sum(spent) / len(spent) * 1e9)
+"""
+    seen = run(body)
+    walls = [row[1] for row in fetches(seen)]
+    assert 2400 / 13 <= len(walls) < 2400
+    mean, true = sum(walls) / len(walls), float(seen.out)
+    assert 0.6 * true < mean < 2.0 * true, "fetching adds collating to what the dataset itself takes"
 
 
 def test_an_error_in_a_dataset_reaches_the_program_as_it_is(run: Run) -> None:

@@ -30,6 +30,21 @@ def _profile():
         return profile(activities=[ProfilerActivity.CUDA])
 
 
+def _start_quietly(profile):
+    """Start a profiler without the line that newer Kinetos print on stderr when one starts and stops.
+
+    Kineto reads its level when it is first used. The variable is gone again before the program can see it.
+    """
+    own = "KINETO_LOG_LEVEL" not in os.environ
+    if own:
+        os.environ["KINETO_LOG_LEVEL"] = "6"
+    try:
+        profile.start()
+    finally:
+        if own:
+            os.environ.pop("KINETO_LOG_LEVEL", None)
+
+
 class Window:
     """The one window of this process."""
 
@@ -69,7 +84,7 @@ class Window:
         try:
             self.profile = _profile()
             started = perf_counter_ns()
-            self.profile.start()
+            _start_quietly(self.profile)
             self.first = perf_counter_ns()
             self.unix_first = time.time_ns()
             self.start_ns = self.first - started
