@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-all check clean
+.PHONY: demo test test-all check docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt requirements-test.txt
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,10 @@ test: check
 test-all: check
 	$(BIN)/python -m pytest -q -m "not alone"
 	$(BIN)/python -m pytest -q -m alone
+
+# The docs as a site, every link checked: build/docs/site/index.html
+docs: $(VENV)/.tested
+	$(BIN)/python tools/docs_site.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -32,6 +32,7 @@ STAGES = {
     "memory": "Memory for speed",
     "comms": "Between ranks",
 }
+_WAY = re.compile(r"(plain PyTorch|HF Trainer|Lightning|Accelerate):\s+(.*)")
 _ID = re.compile(r"(?<![\w/#.`-])([TUX]\d+)(?![\w.]\w|\w)")
 
 
@@ -57,9 +58,7 @@ def rule_page(entry: Entry, figures: str) -> str:
         shown += ["", f"The fix {numerics}."]
     for heading, body in parts(entry):
         shown += ["", f"## {heading}", ""]
-        for place, line in enumerate(body):
-            goes_on = bool(line) and place + 1 < len(body) and bool(body[place + 1])
-            shown.append(_linked(escaped(line), entry.id, known) + ("\\" if goes_on else ""))
+        shown += _lines(body, entry.id, known)
     if published := figures_of(figures).get(entry.id):
         shown += [
             "",
@@ -73,6 +72,22 @@ def rule_page(entry: Entry, figures: str) -> str:
     shown += [f"Evidence: {', '.join(kinds(entry))}. Tests:", ""]
     shown += [f"- `{name}`" for name in tests_of(entry)]
     return "\n".join(shown) + "\n"
+
+
+def _lines(body: list[str], own: str, known: set[str]) -> list[str]:
+    """Return a section's lines as Markdown: the ways of each framework as a list, other breaks as breaks."""
+    shown = []
+    for place, line in enumerate(body):
+        following = body[place + 1] if place + 1 < len(body) else ""
+        text = _linked(escaped(line), own, known)
+        if way := _WAY.match(line):
+            text = f"- **{way.group(1)}**: {_linked(escaped(way.group(2)), own, known)}"
+            if following and not _WAY.match(following):
+                text += "\n"
+        elif line and following:
+            text += "\n" if _WAY.match(following) else "  "
+        shown.append(text)
+    return shown
 
 
 def rules_index() -> str:
