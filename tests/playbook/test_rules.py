@@ -68,7 +68,10 @@ BURSTS = {"wall": 24.0, "wall_median": 10.0, "wall_p95": 120.0, "cpu": 2.0, "pro
 ADAM = {"name": "AdamW", "tensors": 300, "torch_own": True, "foreach": False, "fused": False}
 PAGEABLE = Copy("h2d", False, True, "train.py:31", 30.0, 2.0, 1e8)
 
+RETRIES = {"memory_rate": {"retries": 0.2, "driver_allocs": 3.0}}
+
 SPEAKS: dict[str, Evidence] = {
+    "M8": launching(torch=RETRIES),
     "T1": evidence(LOOP, sections=WORK),
     "T2": launching(gpu_util=0.95),
     "T3": launching(torch={"threads": 64}, cpus=replace(FOUR_CPUS, throttled_share=0.4)),
@@ -116,6 +119,9 @@ QUEUED = {"wall": 68.0, "cpu": 16.0, "process_cpu": 16.0, "wall_median": 68.0, "
 CROWDED_BY_OTHERS = fed(8, 12.0, fetch={**QUEUED, "span_ms": 1e5}, cpus=replace(CPUS, usable=2.0))
 
 SILENT: list[tuple[str, str, Evidence]] = [
+    ("M8", "the cache is enough", launching(torch={"memory_rate": {"retries": 0.0, "driver_allocs": 0.02}})),
+    ("M8", "the cache is emptied by a call that was seen", replace(SPEAKS["X12"], torch=RETRIES)),
+    ("M8", "a CPU-only run", replace(SPEAKS["M8"], on_gpu=False)),
     ("T1", "the bound is known", SPEAKS["T4"]),
     ("T2", "the two figures agree", launching(gpu_util=0.2)),
     ("T3", "threads fit", launching(torch={"threads": 4}, cpus=FOUR_CPUS)),

@@ -101,7 +101,7 @@ def look(recording: Recording, log: ProcessLog, read_trace: TraceReader | None) 
         cpus=cpu_facts(recording.host),
         syncs=gather.syncs(log, all_steps),
         copies=gather.copies(log, all_steps),
-        torch={name: getattr(last, name) for name in last.__struct_fields__} if last else {},
+        torch=_settings(facts, last, table.warmup),
         recompiles=recompiles,
         counts={name: table.mean(name) for name in r.STEP_COUNTS},
         usual_ms=walls[len(walls) // 2],
@@ -144,6 +144,18 @@ def _during(facts: list[r.Facts]) -> r.Facts | None:
         return None
     inside = [line for line in facts if line.step < facts[-1].step]
     return inside[-1] if inside else facts[-1]
+
+
+def _settings(facts: list[r.Facts], last: r.Facts | None, warmup: int) -> dict[str, Any]:
+    """What was set last, and how fast the allocator's counters grew behind the warm-up, a step."""
+    if last is None:
+        return {}
+    found = {name: getattr(last, name) for name in last.__struct_fields__}
+    steady = [line for line in facts if line.memory is not None and line.step >= warmup]
+    if len(steady) > 1 and (steps := steady[-1].step - steady[0].step) > 0:
+        begin, end = steady[0].memory or {}, steady[-1].memory or {}
+        found["memory_rate"] = {name: (end[name] - begin[name]) / steps for name in end if name in begin}
+    return found
 
 
 def _recompiles(facts: list[r.Facts], warmup: int) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from underfed.playbook.rule import Rule
 from underfed.playbook.rules import (
+    m08_allocator,
     t01_cannot_tell,
     t02_utilization_misleads,
     t03_threads_above_quota,
@@ -57,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     t09_tf32_off.RULE,
     t11_nchw.RULE,
     x12_cache_emptied.RULE,
+    m08_allocator.RULE,
     x10_garbage_collection.RULE,
     x11_single_tensor_optimizer.RULE,
     x08_logging.RULE,

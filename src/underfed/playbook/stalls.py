@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from underfed.diagnose.thresholds import THRESHOLDS as T
-from underfed.diagnosis import Finding, Fix, Observation
+from underfed.diagnosis import Finding, Fix, Gain, Observation
 from underfed.playbook.evidence import Evidence
-from underfed.playbook.gains import gain_without
+from underfed.playbook.gains import floor_ms, gain_between, gain_without
 from underfed.playbook.rule import Rule
+
+#: A median step below this share of the mean one says that something long comes only now and then.
+_RARE = 0.7
 
 
 def stall_finding(
@@ -26,9 +29,10 @@ def stall_finding(
     # Copies and waits at the same line go with the work that asked for them.
     waits = sum(spot.ms for spot in evidence.spots if spot.where == worst.where and spot.kind in ("sync", "d2h", "gc"))
     share = cost / evidence.step_ms
+    taken = f"{100 * share:.0f} % of the step on the training thread{_idle(evidence, share)}"
     return rule.finding(
-        summary=f"{what} takes {100 * share:.0f} % of the step on the training thread; {advice}.",
-        gain=gain_without(evidence, cost + waits),
+        summary=f"{what} takes {taken}; {advice}.",
+        gain=_gain(evidence, cost + waits),
         where=worst.where,
         evidence=[
             Observation(source="agent", text="time in it, by samples", value=round(cost, 3), unit="ms/step"),
@@ -36,3 +40,25 @@ def stall_finding(
         ],
         fix=fix,
     )
+
+
+def _idle(evidence: Evidence, share: float) -> str:
+    """Say how much of it the device idles, where that is less: what it copies meanwhile counts as its own time."""
+    idle = evidence.wait_ms.get("stall")
+    if not evidence.on_gpu or evidence.step.device_ms is None or idle is None:
+        return ""
+    idle_share = idle / evidence.step_ms
+    return f", and the GPU idles for {100 * idle_share:.0f} %" if share - idle_share > T.worth else ""
+
+
+def _gain(evidence: Evidence, saved_ms: float) -> Gain:
+    """Gain without the stall. One that comes every so many steps leaves the others alone, and their median is what a
+    step takes without it: known far better than what the stall itself takes.
+    """
+    usual, rest = evidence.usual_ms, evidence.step_ms - saved_ms
+    if usual is None or usual >= _RARE * evidence.step_ms:
+        return gain_without(evidence, saved_ms)
+    whole = gain_without(evidence, saved_ms, spread=0.0)
+    device = min(floor_ms(evidence), usual)
+    low, high = max(0.9 * min(usual, max(rest, 0.0)), device), max(usual, min(rest, 1.5 * usual), device)
+    return gain_between(evidence, min(evidence.step_ms / whole.at_most, 0.8 * usual), (low, high))

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from underfed.timeline import steps as s
+from underfed.timeline.clues import Clues, clues_of
 from underfed.timeline.collectives import CollectiveLog, CollectiveRow, called, collectives
 from underfed.timeline.critical import PathFacts, critical_path
 from underfed.timeline.device import Parts, Rows, Totals, communicating, devices, parts
@@ -113,6 +114,7 @@ class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
     calls: list[CallRow]
     launches: LaunchFacts
     character: Character
+    clues: Clues
     capability: tuple[int, int] | None
     counts: Counts
     stacks: bool
@@ -196,6 +198,7 @@ def facts_of(timeline: Timeline, window_ns: tuple[int, int] | None = None) -> Tr
         calls=call_table(timeline, host_inside),
         launches=launch,
         character=character(timeline, rows),
+        clues=clues_of(scene.view, marks, host_inside, rows),
         capability=timeline.capability,
         counts=Counts(
             operators=int((kinds == OPERATOR).sum()),

@@ -31,7 +31,7 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
 class HostView(NamedTuple):
     """A trace with its launches, and what the threads that launch were at: spans by class, of launching calls, and of
-    anything at all.
+    anything at all; and where the loader's workers were started: the silence, and the waits right behind it.
     """
 
     timeline: Timeline
@@ -39,6 +39,7 @@ class HostView(NamedTuple):
     classes: dict[str, Spans]
     launching: Spans
     active: Spans
+    started: tuple[Spans, Spans] = (NOTHING, NOTHING)
 
 
 def host_view(timeline: Timeline, launches: Launches, extra_threads: Ints) -> HostView:
@@ -57,7 +58,8 @@ def host_view(timeline: Timeline, launches: Launches, extra_threads: Ints) -> Ho
         if rows.size:
             classes[name] = union(host.start[rows], host.end[rows])
     work = np.flatnonzero(ours & ((host.kind == OPERATOR) | (host.kind == RUNTIME)))
-    begun = _workers_started(timeline, ours, work)
+    started = _workers_started(timeline, ours, work)
+    begun = started[0]
     if begun.start.size:
         classes[h.DATA] = join(classes[h.DATA], begun)
     calls = np.flatnonzero(ours & launch_flags(timeline))
@@ -67,21 +69,25 @@ def host_view(timeline: Timeline, launches: Launches, extra_threads: Ints) -> Ho
         classes,
         union(host.start[calls], host.end[calls], close=PAUSE_NS),
         union(host.start[work], host.end[work], close=PAUSE_NS),
+        started,
     )
 
 
-def _workers_started(timeline: Timeline, ours: Flags, work: Rows) -> Spans:
-    """Silence right before a long wait for a loader with workers: its iterator was being made, which leaves no row."""
+def _workers_started(timeline: Timeline, ours: Flags, work: Rows) -> tuple[Spans, Spans]:
+    """Silence right before a long wait for a loader with workers, and those waits: its iterator was being made, which
+    leaves no row.
+    """
     host = timeline.host
     named = np.array([_with_workers(name) for name in timeline.names] or [False], np.bool_)
     rows = np.flatnonzero(ours & named[host.name] & (host.kind != PYTHON) & (host.end - host.start >= LONG_WAIT_NS))
     if rows.size == 0 or work.size == 0:
-        return NOTHING
+        return NOTHING, NOTHING
     order = np.argsort(host.start[work], kind="stable")
     starts, reach = host.start[work][order], np.maximum.accumulate(host.end[work][order])
     at = np.searchsorted(starts, host.start[rows], side="left") - 1
     silent = (at >= 0) & (host.start[rows] - reach[at] >= PAUSE_NS)
-    return union(reach[at][silent], host.start[rows][silent])
+    begins = host.start[rows][silent]
+    return union(reach[at][silent], begins), union(begins, host.end[rows][silent])
 
 
 def _with_workers(name: str) -> bool:

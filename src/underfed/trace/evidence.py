@@ -7,6 +7,7 @@ from typing import Any
 from underfed.diagnosis import Step, Waits
 from underfed.playbook.evidence import Copy, Evidence, FetchFacts, LoaderFacts, Sync
 from underfed.timeline.facts import DeviceFacts, TraceFacts
+from underfed.trace import written
 from underfed.trace.dilation import StepTime, step_time
 
 _MS = 1e-6
@@ -35,6 +36,9 @@ def evidence_of(facts: TraceFacts, step_ms: float | None = None) -> tuple[Eviden
     device = facts.main
     time = step_time(facts, number, _traced(facts, device, number), step_ms * 1e6 if step_ms is not None else None)
     step = _device_budget(device, number, time) if device else _host_budget(facts, number, time)
+    spots = written.spots(facts, step.ms or 0.0)
+    # What only a checkpoint reads, and waits for, is the checkpoint's.
+    reading = not spots or written.reads_in_most_steps(facts)
     evidence = Evidence(
         kind="trace",
         on_gpu=device is not None or facts.device_name is not None or _of_gpus(facts),
@@ -42,12 +46,16 @@ def evidence_of(facts: TraceFacts, step_ms: float | None = None) -> tuple[Eviden
         steps=steps,
         warmup=facts.warmup_steps,
         step=step,
-        regions={"data": facts.host_ns.get("data", 0) * _MS / number},
+        regions=written.regions(facts, number, time),
+        spots=spots,
         loader=_loader(facts),
         fetches=_fetches(facts),
-        syncs=_syncs(facts, number),
-        copies=_copies(facts, number),
-        torch=_settings(facts),
+        epochs=written.epochs(facts, number),
+        syncs=_syncs(facts, number) if reading else (),
+        copies=tuple(copy for copy in _copies(facts, number) if reading or copy.direction != "d2h"),
+        torch=_settings(facts) | written.settings(facts, number),
+        reading_ms=facts.clues.reading_ns * _MS / number if reading else None,
+        usual_ms=written.usual_ms(facts, number),
         trace=facts,
         limits=tuple(facts.limits),
     )

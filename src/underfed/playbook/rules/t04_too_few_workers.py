@@ -15,7 +15,8 @@ Fix
 
 How it is found
     Every fetch is timed, in the training process or in the workers: wall, CPU time and batches a step. N is the
-    least number of workers whose supply meets the loop's demand, capped by the usable CPUs where fetches compute.
+    least number of workers whose supply meets the loop's demand, capped by the usable CPUs where fetches compute. A
+    trace shows only the wait, so there the finding says what it cannot tell.
 
 When it stays silent
     When the wait sits at epoch borders (T5), when the CPUs are already saturated (T8, X1), when one of several workers
@@ -38,6 +39,8 @@ from underfed.playbook.rule import Rule
 
 def check(evidence: Evidence) -> Finding | None:
     """Find a loader whose workers are too few for the loop while CPUs are free."""
+    if evidence.trace is not None and evidence.trace.loader is not None and evidence.trace.loader.workers:
+        return _traced(evidence)
     model = feed(evidence)
     if model is None or model.wait < T.worth * evidence.step_ms:
         return None
@@ -70,6 +73,27 @@ def check(evidence: Evidence) -> Finding | None:
             text=f"set num_workers={wanted} (now {now})",
             code=f"DataLoader(..., num_workers={wanted}, persistent_workers=True)",
         ),
+    )
+
+
+def _traced(evidence: Evidence) -> Finding | None:
+    """A trace shows that workers cannot keep up, and not why."""
+    epochs = evidence.epochs
+    border = (epochs.start_ms + epochs.first_wait_ms) / epochs.steps if epochs and epochs.steps else 0.0
+    wait = evidence.wait_ms.get("data", 0.0) - border
+    if evidence.kind != "trace" or wait < T.worth * evidence.step_ms:
+        return None
+    return RULE.finding(
+        summary=(
+            f"The loop waits for its loader's workers for {wait:.3g} ms of each step. More of them help where CPUs are "
+            "free; where they are full the transform is too heavy (T8), or the storage too slow (U8)."
+        ),
+        gain=gain_between(evidence, 0.9 * evidence.rest_ms("data")),
+        evidence=[
+            Observation(source="trace", text="wait for the next batch", value=round(wait, 3), unit="ms/step"),
+        ],
+        fix=Fix(text="raise num_workers where CPUs are free; underfed run -- COMMAND counts them"),
+        note="a trace does not show what the workers do: underfed run -- COMMAND tells T4, T8 and U8 apart",
     )
 
 

@@ -15,7 +15,7 @@ Fix
 
 How it is found
     The time in which a new iterator is made, and the wait for an epoch's first batch above the usual wait, both timed
-    exactly and spread over the epoch's steps.
+    exactly and spread over the epoch's steps. A trace shows silence before a long wait for a loader with workers.
 
 When it stays silent
     With persistent workers or none, with a single epoch, and when the border is a small part of the epoch.
@@ -36,6 +36,8 @@ from underfed.playbook.rule import Rule
 
 def check(evidence: Evidence) -> Finding | None:
     """Find epochs so short that starting their workers matters."""
+    if evidence.kind == "trace":
+        return _traced(evidence)
     model, epochs = feed(evidence), evidence.epochs
     if model is None or epochs is None or model.loader.workers == 0 or model.loader.persistent:
         return None
@@ -72,6 +74,32 @@ def check(evidence: Evidence) -> Finding | None:
         note="the wait inside the epochs is longer: T4's fix comes first, and keeps the workers as well"
         if more
         else None,
+    )
+
+
+def _traced(evidence: Evidence) -> Finding | None:
+    """In a trace the loop falls silent while the workers start, and then waits for their first batch."""
+    epochs, step = evidence.epochs, evidence.step_ms
+    if epochs is None or epochs.steps <= 0:
+        return None
+    start, wait = epochs.start_ms / epochs.steps, epochs.first_wait_ms / epochs.steps
+    if start + wait < T.worth * step:
+        return None
+    # Kept workers need no start; what is left of the wait is one fetch, which the trace does not show on its own.
+    best = max(step - start - wait, min(evidence.step.device_ms or 0.0, step))
+    return RULE.finding(
+        summary=(
+            f"Loader workers are started anew, {epochs.count} time{'s' if epochs.count > 1 else ''} in "
+            f"{evidence.steps} steps, and the loop waits for them; keep them alive (persistent_workers=True)."
+        ),
+        gain=gain_between(evidence, best, (step - start - 0.5 * wait, step - start)),
+        evidence=[
+            Observation(source="trace", text="starting workers", value=round(epochs.start_ms, 3), unit="ms/start"),
+            Observation(
+                source="trace", text="wait for their first batch", value=round(epochs.first_wait_ms, 3), unit="ms/start"
+            ),
+        ],
+        fix=Fix(text="set persistent_workers=True", code="DataLoader(..., persistent_workers=True)"),
     )
 
 

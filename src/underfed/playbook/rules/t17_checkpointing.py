@@ -12,7 +12,8 @@ Fix
     PyTorch: call the block instead of torch.utils.checkpoint.checkpoint(block, x).
 
 How it is found
-    Stack samples inside torch.utils.checkpoint, and the allocator's peak against the card's memory.
+    The call of torch.utils.checkpoint, and the allocator's peak against the card's memory. In a trace, operators of a
+    forward pass that run inside nodes of the backward pass, with the device's time for them.
 
 When it stays silent
     When memory is in use, or the GPU is not what gates.
@@ -23,6 +24,7 @@ Not to be confused with
 
 from __future__ import annotations
 
+from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Finding, Fix, Observation
 from underfed.playbook.evidence import Evidence
 from underfed.playbook.gains import gain_between
@@ -35,7 +37,11 @@ def check(evidence: Evidence) -> Finding | None:
     """Find activation checkpointing beside free memory."""
     memory = evidence.torch.get("memory") or {}
     total, peak = memory.get("total", 0), memory.get("peak", 0)
-    if not evidence.torch.get("checkpointing") or not total or peak > _USED * total:
+    if not evidence.torch.get("checkpointing"):
+        return None
+    if evidence.kind == "trace":
+        return _traced(evidence)
+    if not total or peak > _USED * total:
         return None
     step = evidence.step_ms
     # Forward is a third of an ordinary step; how much of it is checkpointed is not known, so between a third and all.
@@ -48,6 +54,31 @@ def check(evidence: Evidence) -> Finding | None:
             Observation(source="agent", text="memory of the device", value=round(total / 2**30, 2), unit="GiB"),
         ],
         fix=Fix(text="switch activation checkpointing off, or use it on fewer blocks"),
+    )
+
+
+def _traced(evidence: Evidence) -> Finding | None:
+    """A trace shows what is computed again, and not whether the memory is free."""
+    trace, step = evidence.trace, evidence.step_ms
+    if trace is None or step <= 0:
+        return None
+    again = trace.clues.recomputed_ns * 1e-6 / max(1, evidence.steps)
+    if again < T.worth * step:
+        return None
+    device = evidence.step.device_ms or 0.0
+    # On a device that fills the step, all of it goes away; on one that idles, its part of the host's launches as well.
+    left = step - again if device >= T.compute_share * step else step * (1 - again / max(device, again))
+    return RULE.finding(
+        summary=(
+            f"Backward computes activations again for {again:.3g} ms of each {step:.3g} ms step; "
+            "where they fit into memory, switch checkpointing off."
+        ),
+        gain=gain_between(evidence, min(left, step - again) - 0.05 * step, (left, step - 0.8 * again)),
+        evidence=[
+            Observation(source="trace", text="computed again in backward", value=round(again, 3), unit="ms/step")
+        ],
+        fix=Fix(text="switch activation checkpointing off, or use it on fewer blocks"),
+        note="whether the memory is free is not in the trace: underfed run -- COMMAND says",
     )
 
 
