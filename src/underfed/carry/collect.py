@@ -24,6 +24,7 @@ PATIENCE = 5.0
 #: A file younger than this may be written again within the same tick of its clock, in seconds.
 _TICK = 0.05
 _TRIES = 3
+_TOGETHER, _TOGETHER_BYTES = 512, 16 << 20
 
 
 @dataclass
@@ -71,6 +72,15 @@ def collect(source: Path, store: Store, options: Options, say: Callable[[RunOutc
     if not options.check:
         store.prepare()
         _preflight(jobs, store)
+    try:
+        _each(jobs, sweep, store, options, say)
+    finally:
+        store.release()
+    sweep.space = store.space_text()
+    return sweep
+
+
+def _each(jobs: list[_Job], sweep: Sweep, store: Store, options: Options, say: Callable[[RunOutcome], None]) -> None:
     open_files = OpenFiles()
     for job in jobs:
         sweep.runs.append(job.outcome)
@@ -90,8 +100,6 @@ def collect(source: Path, store: Store, options: Options, say: Callable[[RunOutc
                 if failed.permanent:
                     sweep.stopped = str(failed)
         say(job.outcome)
-    sweep.space = store.space_text()
-    return sweep
 
 
 def _preflight(jobs: list[_Job], store: Store) -> None:
@@ -218,37 +226,54 @@ def _carry(job: _Job, place: RunPlace, found: Comparison, why: str) -> None:
 
 
 def _batch(paths: list[str], job: _Job, place: RunPlace, verified: dict[str, str]) -> None:
-    """Carry files, several at once; the first permanent error ends it."""
+    """Carry files, several groups at once; the first permanent error ends it."""
     outcome = job.outcome
     with ThreadPoolExecutor(READERS) as pool:
-        waiting = {pool.submit(_patiently, place, job.taken.files[path]): path for path in paths}
+        waiting = [pool.submit(_patiently, place, group) for group in _groups(paths, job.taken.files)]
         try:
             for done in as_completed(waiting):
-                path = waiting[done]
-                try:
-                    verified[path] = done.result()
-                except CarryError as error:
-                    if error.permanent or error.changed:
-                        raise
-                    outcome.fail(str(error))
-                else:
-                    outcome.copied_files += 1
-                    outcome.copied_bytes += job.taken.files[path].size
+                for source, came in done.result():
+                    if isinstance(came, str):
+                        verified[source.path] = came
+                        outcome.copied_files += 1
+                        outcome.copied_bytes += source.size
+                    elif came.permanent or came.changed:
+                        raise came
+                    else:
+                        outcome.fail(str(came))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
 
 
-def _patiently(place: RunPlace, source: Source) -> str:
-    """Carry one file, again after a pause when the error is one that passes."""
+def _groups(paths: list[str], files: dict[str, Source]) -> list[list[Source]]:
+    """Put small files together: they are written to the disk with one wait."""
+    groups: list[list[Source]] = []
+    room = 0
+    for path in paths:
+        size = files[path].size
+        if not groups or size > room or len(groups[-1]) == _TOGETHER:
+            groups.append([])
+            room = _TOGETHER_BYTES
+        groups[-1].append(files[path])
+        room -= size
+    return groups
+
+
+def _patiently(place: RunPlace, sources: list[Source]) -> list[tuple[Source, str | CarryError]]:
+    """Carry files, again after a pause where the error is one that passes."""
+    results: dict[str, tuple[Source, str | CarryError]] = {}
     for attempt in range(_TRIES):
-        try:
-            return place.carry(source)
-        except CarryError as error:  # noqa: PERF203 (three rounds at most)
-            if not error.transient or attempt == _TRIES - 1:
-                raise
-            time.sleep(0.5 * 2**attempt)
-    raise AssertionError
+        passing = []
+        for source, came in place.carry_all(sources):
+            results[source.path] = source, came
+            if isinstance(came, CarryError) and came.transient:
+                passing.append(source)
+        if not passing or attempt == _TRIES - 1:
+            break
+        sources = passing
+        time.sleep(0.5 * 2**attempt)
+    return list(results.values())
 
 
 def _kept(old: Manifest, place: RunPlace, entries: dict[str, Entry]) -> dict[str, Entry]:

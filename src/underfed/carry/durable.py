@@ -6,10 +6,8 @@ import ctypes
 import os
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
 
 from underfed.carry.hashing import forget
 
@@ -20,7 +18,8 @@ _WHOLE = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994})
 #: Since Linux 5.8 syncfs reports what could not be written.
 _REPORTS_SINCE = (5, 8)
 
-Name = TypeVar("Name")
+#: As many files as are held open.
+_MOST = 64
 
 
 class Durably:
@@ -30,30 +29,52 @@ class Durably:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._device = os.fstat(self._fd).st_dev
-        self._whole = _syncs_whole(self._fd)
+        self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._device = os.fstat(self._folder).st_dev
+        self._whole = _syncs_whole(self._folder)
+        self._held: list[tuple[str, int]] = []
+        self._closed: list[str] = []
+        self._failed: list[tuple[str, OSError]] = []
 
-    def sync(self, files: Sequence[tuple[Name, int]]) -> list[tuple[Name, OSError]]:
-        """Write open files to the disk; returns the names of those that could not be, with the reason."""
-        together = len(files) >= _FEW and self._whole and all(os.fstat(fd).st_dev == self._device for _, fd in files)
-        if together and _libc().syncfs(self._fd) == 0:
-            return []
-        failed = []
-        for _, fd in files:
+    def add(self, name: str, fd: int) -> None:
+        """Take over an open file."""
+        self._held.append((name, fd))
+        if len(self._held) == _FEW and self._whole and os.fstat(fd).st_dev == self._device:
+            self._closed += [name for name, _ in self._held]
+            self._close()
+        elif len(self._held) == _MOST:
+            self._sync_held()
+
+    def sync(self) -> list[tuple[str, OSError]]:
+        """Write all of them to the disk; returns the names of those that could not be, with the reason."""
+        if self._closed and _libc().syncfs(self._folder) != 0:
+            error = OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            self._failed += [(name, error) for name in self._closed]
+        self._sync_held()
+        failed, self._failed, self._closed = self._failed, [], []
+        return failed
+
+    def _sync_held(self) -> None:
+        for _, fd in self._held:
             forget(fd)  # which also begins to write, so that the disk has all of them in hand before the first wait
-        for name, fd in files:
+        for name, fd in self._held:
             try:
                 os.fsync(fd)
             except OSError as error:  # noqa: PERF203 (each file fails by itself)
-                failed.append((name, error))
-        return failed
+                self._failed.append((name, error))
+        self._close()
+
+    def _close(self) -> None:
+        for _, fd in self._held:
+            os.close(fd)
+        self._held.clear()
 
     def __enter__(self) -> Durably:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        os.close(self._fd)
+        self._close()
+        os.close(self._folder)
 
 
 def _syncs_whole(fd: int) -> bool:

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
+from underfed.carry.copying import any_set, write_all
 from underfed.carry.far import Address, FarError, Session, diagnose, ssh_words, start, stop
 from underfed.carry.far_script import tar_script
 from underfed.carry.folders import make_folders
 from underfed.carry.hashing import CHUNK
-from underfed.carry.local import any_set, write_all
 from underfed.carry.names import shown
 
 Arrived = Callable[[str], None]

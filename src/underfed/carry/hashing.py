@@ -83,11 +83,14 @@ def blocks(fd: int, size: int) -> Iterator[memoryview]:
         yield view[:count]
 
 
-def forget(fd: int) -> None:
-    """Ask the system to drop its cached pages of a file; where it cannot, nothing happens."""
+def forget(fd: int, begin: int = 0, length: int = 0) -> None:
+    """Ask the system to drop its cached pages of a file, from `begin` on, in bytes; where it cannot, nothing happens.
+
+    Pages that are not on the disk yet stay, and begin to be written.
+    """
     if hasattr(os, "posix_fadvise"):
         try:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(fd, begin, length, os.POSIX_FADV_DONTNEED)
         except OSError as error:
             if error.errno not in {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ESPIPE}:
                 raise

@@ -76,21 +76,19 @@ class Landing:
 
     def _batch(self, batch: list[str], durably: Durably) -> None:
         sizes = {}
-        with contextlib.ExitStack() as opened:
-            files = []
-            for path in batch:
-                with self._guarded(path):
-                    fd = os.open(self.staging / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-                    opened.callback(os.close, fd)
-                    mode = self.mode(path)
-                    if mode is not None:
+        for path in batch:
+            with self._guarded(path):
+                fd = os.open(self.staging / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                mode, size = self.mode(path), os.fstat(fd).st_size
+                if mode is not None:
+                    with contextlib.suppress(OSError):  # a file system without modes
                         os.fchmod(fd, (mode & 0o777) | 0o400)
-                    sizes[path] = os.fstat(fd).st_size
-                    files.append((path, fd))
-            for path, error in durably.sync(files):
-                sizes.pop(path, None)
-                with self._guarded(path):
-                    raise error
+                durably.add(path, fd)
+                sizes[path] = size
+        for path, error in durably.sync():
+            sizes.pop(path, None)
+            with self._guarded(path):
+                raise error
         for path, size in sizes.items():
             if self._error is None:
                 with self._guarded(path):

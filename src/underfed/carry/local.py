@@ -12,11 +12,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from underfed.carry.copying import copy_file, same_bytes, write_durably
+from underfed.carry.durable import Durably
 from underfed.carry.folders import make_folders, sync_folder
-from underfed.carry.hashing import blocks, forget, hash_file, new_hasher
+from underfed.carry.hashing import hash_file
 from underfed.carry.manifest import LARGEST, BrokenManifestError, Manifest, decode
 from underfed.carry.names import INCOMING, MANIFEST, REPLACED, WITHDRAWN, shown
 from underfed.carry.preflight import PERMANENT, check_room, clear_left_probes, space_at
+from underfed.carry.reserve import Reserve
 from underfed.carry.store import BusyError, CarryError, Held, RunPlace, Store
 from underfed.carry.take import Source
 from underfed.errors import UsageError
@@ -33,6 +36,7 @@ class LocalStore(Store):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.name = str(folder)
+        self._reserve: Reserve | None = None
 
     def prepare(self) -> None:
         """Make the folder."""
@@ -45,8 +49,14 @@ class LocalStore(Store):
         clear_left_probes(self.folder)
 
     def check_room(self, sizes: Sequence[int], folders: int, counted_bytes: int) -> None:
-        """Count, then try."""
-        check_room(self.folder, sizes, folders, counted_bytes)
+        """Count, then try; the files made in the trial are those that are copied into."""
+        self._reserve = check_room(self.folder, sizes, folders, counted_bytes)
+
+    def release(self) -> None:
+        """Remove what was made for copies that did not come."""
+        if self._reserve:
+            self._reserve.release()
+        self._reserve = None
 
     def space_text(self) -> str:
         """Return bytes and inodes left."""
@@ -66,7 +76,7 @@ class LocalStore(Store):
             raise as_carry_error(path, error) from error
         try:
             locked = take_lock(lock, folder)
-            place = LocalRun(self.folder, path)
+            place = LocalRun(self.folder, path, self._reserve)
             if locked:
                 shutil.rmtree(place.incoming, ignore_errors=True)
             try:
@@ -80,11 +90,18 @@ class LocalStore(Store):
 class LocalRun(RunPlace):
     """One run's folder below a local store."""
 
-    def __init__(self, root: Path, path: str) -> None:
-        self.root, self.path = root, path
+    def __init__(self, root: Path, path: str, reserve: Reserve | None = None) -> None:
+        self.root, self.path, self.reserve = root, path, reserve
         self.folder = root / path
         self.incoming = self.folder / INCOMING
         self._touched: set[Path] = set()
+        self._made: set[str] = set()
+        self._carried: set[str] = set()
+        self._bare = self._near = False
+        with contextlib.suppress(OSError):
+            self._bare = all(entry.name == INCOMING for entry in os.scandir(self.folder))
+            self._near = self.folder.stat().st_dev == root.stat().st_dev
+        self._bare |= not os.path.lexists(self.folder)
         self._count = 0
         self._lock = threading.Lock()
 
@@ -98,8 +115,10 @@ class LocalRun(RunPlace):
 
     def held(self, path: str) -> Held | None:
         """Look at a path without following links anywhere below the store."""
+        if self._bare:
+            return None
         try:
-            state = (self.folder / path).lstat()
+            state = os.lstat(f"{self.folder}/{path}")
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -117,31 +136,105 @@ class LocalRun(RunPlace):
 
     def carry(self, source: Source) -> str:
         """Copy, fsync, rename, read back; once more if the read-back differs."""
-        final = self.folder / source.path
-        for attempt in (1, 2):
-            try:
-                temporary = self._temporary()
-            except OSError as error:
-                raise as_carry_error(source.path, error) from error
-            try:
-                digest = copy_file(source, temporary)
-                with self._lock:
-                    self._touched |= make_folders(self.folder, source.path.rpartition("/")[0])
-                    self._touched.add(final.parent)
-                temporary.rename(final)
-                back, length = hash_file(final, fresh=True)
-            except OSError as error:
-                raise as_carry_error(source.path, error) from error
-            finally:
-                with contextlib.suppress(OSError):
-                    temporary.unlink(missing_ok=True)
-            if back == digest and length == source.size:
-                return digest
-            if attempt == 2:
-                final.unlink(missing_ok=True)
-        raise CarryError(f"{shown(source.path)}: copied twice, and both times other bytes were read back")
+        [(_, came)] = self.carry_all([source])
+        if isinstance(came, CarryError):
+            raise came
+        return came
 
-    def _temporary(self) -> Path:
+    def carry_all(self, sources: Sequence[Source]) -> Iterator[tuple[Source, str | CarryError]]:
+        """Copy all, write all of them to the disk at once, rename and read back each; once more if that differs."""
+        self._bare = False
+        waiting = list(sources)
+        for last in (False, True):
+            again = []
+            for source, came in self._write(waiting):
+                back = came if isinstance(came, CarryError) else self._read_back(source, came)
+                if back is not None:
+                    yield source, back
+                elif not last:
+                    again.append(source)
+                else:
+                    (self.folder / source.path).unlink(missing_ok=True)
+                    yield (
+                        source,
+                        CarryError(f"{shown(source.path)}: copied twice, and other bytes were read back"),
+                    )
+            waiting = again
+
+    def _read_back(self, source: Source, digest: str) -> str | CarryError | None:
+        try:
+            same = hash_file(f"{self.folder}/{source.path}", fresh=True) == (digest, source.size)
+        except OSError as error:
+            return as_carry_error(source.path, error)
+        return digest if same else None
+
+    def _write(self, sources: Sequence[Source]) -> list[tuple[Source, str | CarryError]]:
+        """Copy files to temporary names, make them durable, and rename them."""
+        done: dict[str, str | CarryError] = {}
+        temporary: dict[str, str] = {}
+        try:
+            with Durably(self.folder) as durably:
+                for source in sources:
+                    came = done[source.path] = self._copy(source, temporary, durably)
+                    if isinstance(came, CarryError) and came.permanent:
+                        break
+                for path, problem in durably.sync():
+                    done[path] = as_carry_error(path, problem)
+            for path, came in done.items():
+                if isinstance(came, str):
+                    try:
+                        self._rename(temporary[path], path)
+                        del temporary[path]
+                    except OSError as error:
+                        done[path] = self._not_renamed(path, error)
+        except OSError as error:
+            done |= {source.path: as_carry_error(source.path, error) for source in sources}
+        finally:
+            for left in temporary.values():
+                with contextlib.suppress(OSError):
+                    os.unlink(left)  # noqa: PTH108 (many)
+        return [(source, done[source.path]) for source in sources if source.path in done]
+
+    def _copy(self, source: Source, temporary: dict[str, str], durably: Durably) -> str | CarryError:
+        fd = -1
+        try:
+            path = temporary[source.path] = self._temporary()
+            fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            digest = copy_file(source, fd)
+        except (OSError, CarryError) as error:
+            if fd >= 0:
+                os.close(fd)
+            return error if isinstance(error, CarryError) else as_carry_error(source.path, error)
+        durably.add(source.path, fd)
+        return digest
+
+    def _not_renamed(self, path: str, error: OSError) -> CarryError:
+        """Files may not always move between folders of one file system (project quotas): copy inside the run then."""
+        if error.errno == errno.EXDEV and self._near:
+            self._near = False
+            return CarryError(f"{shown(path)}: {error.strerror}", transient=True)
+        return as_carry_error(path, error)
+
+    def _rename(self, temporary: str, path: str) -> None:
+        inner = path.rpartition("/")[0]
+        with self._lock:
+            if inner not in self._made:
+                self._touched |= make_folders(self.folder, inner)
+                self._touched.add(self.folder / inner)
+                self._made.add(inner)
+        os.rename(temporary, f"{self.folder}/{path}")  # noqa: PTH104 (many)
+        self._carried.add(path)
+
+    def _temporary(self) -> str:
+        """Return the path of an empty file on the run's own file system."""
+        reserved = self.reserve.take() if self.reserve and self._near else None
+        if reserved:
+            return reserved
+        path = self._free_name()
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        return str(path)
+
+    def _free_name(self) -> Path:
         with self._lock:
             self.incoming.mkdir(exist_ok=True)
             self._count += 1
@@ -149,6 +242,8 @@ class LocalRun(RunPlace):
 
     def settle(self, source: Source) -> None:
         """Set the copy's time."""
+        if source.path in self._carried:
+            return  # set before it was renamed
         final = self.folder / source.path
         with contextlib.suppress(OSError):
             if final.lstat().st_mtime_ns != source.mtime_ns:
@@ -191,87 +286,13 @@ class LocalRun(RunPlace):
                 if folder.is_dir():
                     sync_folder(folder)
             data = manifest.encode()
-            if not _same_bytes(self.folder / MANIFEST, data):
-                write_durably(self.folder / MANIFEST, data, self._temporary())
+            if not same_bytes(self.folder / MANIFEST, data):
+                write_durably(self.folder / MANIFEST, data, self._free_name())
             if (self.folder / WITHDRAWN).exists():
                 (self.folder / WITHDRAWN).unlink(missing_ok=True)
                 sync_folder(self.folder)
         except OSError as error:
             raise as_carry_error(MANIFEST, error) from error
-
-
-def copy_file(source: Source, temporary: Path) -> str:
-    """Copy a file to a new name, with its mode and time, on the disk when this returns; return the source's BLAKE3.
-
-    Holes stay holes. Raises CarryError if the file is not what was listed or changes on the way, OSError otherwise.
-    """
-    fd = os.open(source.real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        check_unchanged(source, os.fstat(fd))
-        out = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            hasher = new_hasher("blake3", source.size)
-            length = 0
-            sparse = source.allocated < source.size
-            for block in blocks(fd, source.size):
-                hasher.update(block)
-                if sparse and not any_set(block):
-                    os.lseek(out, len(block), os.SEEK_CUR)
-                else:
-                    write_all(out, block)
-                length += len(block)
-            check_unchanged(source, os.fstat(fd))
-            if length != source.size:
-                raise CarryError(f"{shown(source.path)}: still growing", changed=True)
-            if sparse:
-                os.ftruncate(out, length)
-            with contextlib.suppress(OSError):
-                os.fchmod(out, stat.S_IMODE(source.mode) & 0o777)
-            with contextlib.suppress(OSError):
-                os.utime(out, ns=(source.mtime_ns, source.mtime_ns))
-            os.fsync(out)
-            forget(out)
-            return hasher.hexdigest()
-        finally:
-            os.close(out)
-    finally:
-        os.close(fd)
-
-
-def check_unchanged(source: Source, state: os.stat_result) -> None:
-    """Raise CarryError unless a file looks as it did when it was listed."""
-    if (state.st_dev, state.st_ino) != source.identity or state.st_mtime_ns != source.mtime_ns:
-        raise CarryError(f"{shown(source.path)}: changed while it was copied", changed=True)
-    if state.st_size != source.size:
-        raise CarryError(f"{shown(source.path)}: still growing", changed=True)
-
-
-_ZEROS = bytes(4 << 20)
-
-
-def any_set(block: memoryview) -> bool:
-    """Say whether a block of up to 4 MiB has a byte other than zero."""
-    return bytes(block) != _ZEROS[: len(block)]
-
-
-def write_all(fd: int, block: memoryview) -> None:
-    """Write a whole block."""
-    while block:
-        block = block[os.write(fd, block) :]
-
-
-def write_durably(path: Path, data: bytes, temporary: Path) -> None:
-    """Write a small file so that it is there whole or not at all."""
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    try:
-        write_all(fd, memoryview(data))
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    temporary.rename(path)
-    sync_folder(path.parent)
-    if not _same_bytes(path, data):
-        raise OSError(errno.EIO, "other bytes were read back than were written")
 
 
 def read_manifest(path: Path) -> tuple[Manifest | None, str | None]:
@@ -316,10 +337,3 @@ def as_carry_error(path: str, error: OSError) -> CarryError:
         permanent=error.errno in PERMANENT,
         transient=error.errno in _TRANSIENT,
     )
-
-
-def _same_bytes(path: Path, data: bytes) -> bool:
-    try:
-        return path.read_bytes() == data
-    except OSError:
-        return False

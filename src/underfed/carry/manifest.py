@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from underfed.carry.hashing import hash_bytes
@@ -41,6 +42,10 @@ class Manifest:
 
     def encode(self) -> bytes:
         """Return the manifest's bytes; the same run gives the same bytes."""
+        return self._encoded
+
+    @cached_property
+    def _encoded(self) -> bytes:
         lines: list[dict[str, Any]] = [
             {"schema": SCHEMA, "run": self.run, "marker": self.marker, "time_ns": self.time_ns, "hash": "blake3"}
         ]
@@ -60,7 +65,7 @@ class Manifest:
     @property
     def digest(self) -> str:
         """The digest that stands in the last line."""
-        return str(json.loads(self.encode().splitlines()[-1])["digest"])
+        return str(json.loads(self.encode().rstrip().rpartition(b"\n")[2])["digest"])
 
 
 def safe_relative(path: object) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from underfed.carry.folders import make_folders
 from underfed.carry.names import PROBE, plural, shown, size_text
+from underfed.carry.reserve import Reserve
 from underfed.errors import UsageError
 
 #: Errors after which nothing more can be written: no retry helps.
@@ -60,17 +61,24 @@ class NoRoomError(UsageError):
 
 def check_room(
     folder: Path, sizes: Sequence[int], folders: int, counted_bytes: int, kept: tuple[Path, Sequence[str]] | None = None
-) -> None:
+) -> Reserve | None:
     """Raise NoRoomError unless files of these sizes, in bytes, and so many new folders fit below `folder`.
 
-    First what statvfs and quotactl say, then a write probe: as many files as planned are made, the bytes planned are
-    allocated, and all is removed again. `counted_bytes` is what the files take on a disk that keeps holes. `kept` names
-    a folder in `folder` and files below it that are made as part of the trial, and stay there, empty, to be filled.
+    First what statvfs and quotactl say, then a write probe: as many files as planned are made, and the bytes planned
+    are allocated and given back. `counted_bytes` is what the files take on a disk that keeps holes. `kept` names a
+    folder in `folder` and files below it, which are made as part of the trial and stay there, empty, to be filled.
+
+    Returns the files of `sizes`, empty, to be copied into; what is for folders is given back.
     """
     base, names = kept or (folder, ())
     files = len(sizes) + folders + len(names)
     if files == 0:
-        return
+        return None
+    _count(folder, files, counted_bytes)
+    return _probe(folder, len(sizes), folders, counted_bytes, base, names)
+
+
+def _count(folder: Path, files: int, counted_bytes: int) -> None:
     where = shown(folder)
     space = space_at(folder)
     if counted_bytes > space.free_bytes:
@@ -89,46 +97,47 @@ def check_room(
             f"{where}: your quota leaves {size_text(quota[0])} and {plural(quota[1], 'file')}, "
             f"{size_text(counted_bytes)} in {plural(files, 'file')} are needed; nothing was copied"
         )
-    _probe(folder, files - len(names), counted_bytes, base, names)
 
 
-def _probe(folder: Path, files: int, total: int, base: Path, names: Sequence[str], *, again: bool = True) -> None:
+def _probe(  # noqa: PLR0917 (recursive, once)
+    folder: Path, files: int, folders: int, total: int, base: Path, names: Sequence[str], *, again: bool = True
+) -> Reserve:
     probe, lock = None, -1
     made: list[Path] = []
-    whole = False
     try:
         probe = Path(tempfile.mkdtemp(prefix=f"{PROBE}-", dir=folder))
         lock = os.open(probe / "0", os.O_CREAT | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with contextlib.suppress(OSError):  # a file system without locks: nothing clears what a kill leaves
             fcntl.flock(lock, fcntl.LOCK_SH)
         _allocate(lock, total)
-        for number in range(1, files):
-            os.close(os.open(probe / str(number), os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
+        kept = [f"{probe}/{number}" for number in range(1, files + 1)]
+        back = [f"{probe}/folder-{number}" for number in range(folders)]
+        for path in (*kept, *back):
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC, 0o600))
         _make_empty(base, names, made)
-        whole = True
-    except OSError as error:
-        if isinstance(error, FileNotFoundError) and again and folder.is_dir():
-            for path in made:
-                path.unlink(missing_ok=True)
-            made.clear()
-            _probe(folder, files, total, base, names, again=False)
-            return
-        files += len(names)
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            kind = "quota" if error.errno == errno.EDQUOT else "space or inodes"
-            raise NoRoomError(
-                f"{shown(folder)}: a trial of {size_text(total)} in {plural(files, 'file')} ran out of {kind}, "
-                "although the file system says there is enough; nothing was copied"
-            ) from error
-        raise NoRoomError(f"{shown(folder)}: cannot be written: {error.strerror}; nothing was copied") from error
-    finally:
-        for path in () if whole else made:
-            with contextlib.suppress(OSError):
-                path.unlink()
+        for path in back:
+            os.unlink(path)  # noqa: PTH108 (thousands of them)
+        os.ftruncate(lock, 0)
+        return Reserve(probe, lock, kept)
+    except BaseException as error:
+        for left in made:
+            left.unlink(missing_ok=True)
         if probe is not None:
             shutil.rmtree(probe, ignore_errors=True)
         if lock >= 0:
             os.close(lock)
+        if not isinstance(error, OSError):
+            raise
+        if isinstance(error, FileNotFoundError) and again and folder.is_dir():
+            return _probe(folder, files, folders, total, base, names, again=False)
+        count = plural(files + folders + len(names), "file")
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            kind = "quota" if error.errno == errno.EDQUOT else "space or inodes"
+            raise NoRoomError(
+                f"{shown(folder)}: a trial of {size_text(total)} in {count} ran out of {kind}, "
+                "although the file system says there is enough; nothing was copied"
+            ) from error
+        raise NoRoomError(f"{shown(folder)}: cannot be written: {error.strerror}; nothing was copied") from error
 
 
 def _make_empty(base: Path, names: Sequence[str], made: list[Path]) -> None:

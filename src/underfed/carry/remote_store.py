@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from underfed.carry.copying import check_unchanged
 from underfed.carry.hashing import blocks, hash_bytes, hash_stream, new_hasher
-from underfed.carry.local import check_unchanged
 from underfed.carry.manifest import LARGEST, BrokenManifestError, Manifest, decode
 from underfed.carry.names import MANIFEST, PROBE, REPLACED, WITHDRAWN, shown
 from underfed.carry.store import CarryError, Held, RunPlace, Store

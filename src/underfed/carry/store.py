@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -62,6 +62,14 @@ class RunPlace(ABC):
         Raises CarryError; what stood there before then stands there still, or nothing does.
         """
 
+    def carry_all(self, sources: Sequence[Source]) -> Iterator[tuple[Source, str | CarryError]]:
+        """Carry several files and give, for each, what `carry` returns or raises."""
+        for source in sources:
+            try:
+                yield source, self.carry(source)
+            except CarryError as error:  # noqa: PERF203 (each file fails by itself)
+                yield source, error
+
     @abstractmethod
     def settle(self, source: Source) -> None:
         """Give a copy with the right bytes the source's time."""
@@ -91,6 +99,9 @@ class Store(ABC):
     @abstractmethod
     def check_room(self, sizes: Sequence[int], folders: int, counted_bytes: int) -> None:
         """Raise UsageError if files of these sizes in so many new folders cannot be held."""
+
+    def release(self) -> None:  # noqa: B027 (nothing is held where nothing is counted)
+        """Give back what `check_room` holds."""
 
     @abstractmethod
     def space_text(self) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import stat
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,13 +15,12 @@ from underfed.carry.contact import Guide
 from underfed.carry.far import Address, FarError, Session
 from underfed.carry.far_script import walk_script
 from underfed.carry.fetch import NoRsyncError, by_rsync, by_tar, local_rsync
-from underfed.carry.folders import make_folders, sync_folder
+from underfed.carry.folders import make_folders
 from underfed.carry.hashing import hash_file
 from underfed.carry.landing import Landing
-from underfed.carry.links import link_trouble
 from underfed.carry.listing import FarFile, Listing
-from underfed.carry.names import shown
 from underfed.carry.preflight import check_room
+from underfed.carry.tree import Tree
 from underfed.carry.unit_outcome import PullOptions, UnitOutcome
 from underfed.carry.wire import Turn, Wire
 
@@ -62,6 +59,7 @@ class UnitPull:
         self.listing: Listing | None = None
         self._known: dict[tuple[str, int | None, int | None], set[str]] = {}
         self._trust = True
+        self.tree = Tree(base.root, base.staging, refuse=base.options.links == "refuse")
         self._lock = threading.Lock()
         self._touched: set[Path] = set()
         self._made: set[str] = set()
@@ -197,7 +195,7 @@ class UnitPull:
         outcome.wrong = dict(listing.wrong)
         fetch, same_size = [], []
         for path, file in listing.files.items():
-            held = self._held(path)
+            held = self.tree.held(path)
             if isinstance(held, str):
                 outcome.wrong[path] = held
             elif held is not None and (file.size is None or held.st_size == file.size):
@@ -210,17 +208,16 @@ class UnitPull:
                 self._fetch(listing, fetch)
             else:
                 for path in fetch:
-                    held = self._held(path)
+                    held = self.tree.held(path)
                     outcome.wrong[path] = "missing here" if held is None else "another size here"
             differing = self._settle(checks)
             if differing and not options.check:
                 self._fetch(listing, differing)
             for path in differing if options.check else ():
                 outcome.wrong[path] = "other bytes here"
-        if not options.check:
-            self._folders_and_links(listing)
-        else:
-            self._check_links(listing)
+        outcome.wrong.update(
+            self.tree.lacking(listing) if options.check else self.tree.complete(listing, self._touched)
+        )
 
     def _settle(self, checks: dict[str, Future[Proof]]) -> list[str]:
         """Note what is proven where it lies and return what has other bytes."""
@@ -235,21 +232,6 @@ class UnitPull:
             else:
                 differing.append(path)
         return differing
-
-    def _held(self, path: str) -> os.stat_result | str | None:
-        """Look at the local file without following a link anywhere below the destination."""
-        at = self.base.root
-        for part in path.split("/"):
-            at /= part
-            try:
-                state = at.lstat()
-            except FileNotFoundError:
-                return None
-            except OSError as error:
-                return str(error.strerror)
-            if stat.S_ISLNK(state.st_mode):
-                return f"{shown(at)} is a link here; it is not written through; move it away"
-        return state if stat.S_ISREG(state.st_mode) else "something other than a file is here; move it away"
 
     def _prove(self, at: Path, path: str) -> Proof:
         """Hash a local file from the disk against all that is known of the far one."""
@@ -338,7 +320,9 @@ class UnitPull:
                     else:
                         new.append(file.path)
                 counted += max(0, (file.allocated or file.size or 0) - there)
-            check_room(self.base.root, unknown, 0, counted, (self.base.staging, new))
+            reserve = check_room(self.base.root, unknown, 0, counted, (self.base.staging, new))
+            if reserve:
+                reserve.release()
 
     def _land(self, listing: Listing, path: str, size: int) -> Proof:
         """Prove a staged file that is durable, and give it its name; a bad one is thrown away. Raises OSError."""
@@ -363,54 +347,6 @@ class UnitPull:
             self.outcome.states[path] = "size-matched" if size == listing.files[path].size else "copied"
             self.outcome.wrong.setdefault(path, f"{self.outcome.states[path]} only: the far side gave no hash")
         return proof
-
-    def _folders_and_links(self, listing: Listing) -> None:
-        for folder in listing.folders:
-            try:
-                self._touched |= make_folders(self.base.root, folder)
-            except OSError as error:  # noqa: PERF203 (each folder fails by itself)
-                self.outcome.wrong[folder] = str(error.strerror)
-        for path, target in listing.links.items():
-            why = link_trouble(path, target, refuse=self.base.options.links == "refuse")
-            if why is None:
-                with contextlib.suppress(FileNotFoundError):
-                    why = self._make_link(path, target)
-            if why:
-                self.outcome.wrong[path] = why
-        for touched in sorted(self._touched):
-            with contextlib.suppress(FileNotFoundError):
-                sync_folder(touched)
-        self._touched.clear()
-
-    def _make_link(self, path: str, target: str) -> str | None:
-        final = self.base.root / path
-        try:
-            self._touched |= make_folders(self.base.root, path.rpartition("/")[0])
-            if final.is_symlink() and str(final.readlink()) == target:
-                return None
-            if os.path.lexists(final) and not final.is_symlink():
-                return "a link there, something else here; move it away"
-            staged = self.base.staging / path
-            make_folders(self.base.staging, path.rpartition("/")[0])
-            staged.unlink(missing_ok=True)
-            staged.symlink_to(target)
-            staged.rename(final)
-            self._touched.add(final.parent)
-        except OSError as error:
-            return f"link cannot be made: {error.strerror or errno.errorcode.get(error.errno or 0, '')}"
-        return None
-
-    def _check_links(self, listing: Listing) -> None:
-        for path, target in listing.links.items():
-            why = link_trouble(path, target, refuse=self.base.options.links == "refuse")
-            final = self.base.root / path
-            if why is None and not (final.is_symlink() and str(final.readlink()) == target):
-                why = "the link is not here"
-            if why:
-                self.outcome.wrong[path] = why
-        for folder in listing.folders:
-            if not (self.base.root / folder).is_dir():
-                self.outcome.wrong[folder] = "the folder is not here"
 
 
 def _read_hashes(records: Any, listing: Listing, failed: list[FarError]) -> None:
