@@ -14,6 +14,7 @@ from underfed.recording.read import ProcessLog
 
 _COLUMN = {name: at for at, name in enumerate(r.STEP_COLUMNS)}
 _MS = 1e-6
+_FEW_READINGS = 5
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,9 @@ def exchange_facts(log: ProcessLog, warmup: int) -> ExchangeFacts | None:
         # Before the first optimizer step nothing says how many passes a step has.
         lines = [line for line in every if line.optimizer_steps] or every
         steady = [line for line in lines if line.step > warmup]
-        usable = steady or [line for line in every if line.iteration > 2] or every
+        if len(steady) < _FEW_READINGS:  # a few more from the warm-up, but for the passes that set up the buckets
+            steady = [line for line in every if line.iteration > 2]
+        usable = steady or every
         last = lines[-1]
         steps = max(1, last.optimizer_steps)
         passes, times = last.passes / steps, last.exchanges / steps

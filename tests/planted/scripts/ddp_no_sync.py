@@ -19,14 +19,14 @@ dist.init_process_group("gloo")
 rank = dist.get_rank()
 torch.manual_seed(0)
 torch.set_num_threads(1)
-net = nn.Sequential(nn.EmbeddingBag(8000, 128), nn.Linear(128, 8))
+net = nn.Sequential(nn.EmbeddingBag(24000, 128), nn.Linear(128, 8))
 model = DistributedDataParallel(net)
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
 gen = torch.Generator().manual_seed(rank)
 t0 = time.perf_counter()
 for step in range(args.steps):
     for micro in range(args.accum):
-        x = torch.randint(0, 8000, (32, 8), generator=gen)
+        x = torch.randint(0, 24000, (32, 8), generator=gen)
         y = torch.randint(0, 8, (32,), generator=gen)
         last = micro == args.accum - 1
         with model.no_sync() if args.no_sync and not last else contextlib.nullcontext():

@@ -97,8 +97,11 @@ def _of_exchange(evidence: Evidence) -> Finding | None:
     ]
     exposed = min(found.exposed, evidence.regions.get("backward", 0.0))
     if spare:
-        left = exposed / found.times
-        gain = gain_between(evidence, step - exposed, (step - 1.1 * (exposed - left), step - 0.8 * (exposed - left)))
+        # What is not exchanged is not copied into buckets and back either, which counts as computing: at the most all
+        # of the backward pass is that.
+        saved = exposed * (1 - 1 / found.times)
+        most = evidence.regions.get("backward", 0.0) * (1 - 1 / found.times)
+        gain = gain_between(evidence, step - most, (step - min(1.3 * saved, most), step - 0.8 * saved))
         text = f"exchange once a step: {found.times:.0f} of {found.passes:.0f} backward passes do, one has to"
         code = "with model.no_sync() if not last else nullcontext():"
     else:
