@@ -2,6 +2,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# What carries figures with dates: measured ones, and published ones of the playbook.
+FIGURES := README.md docs src/underfed/playbook
+
 .PHONY: demo test test-all check docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt requirements-test.txt
@@ -20,6 +23,7 @@ check: $(VENV)/.tested
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/underfed stale $(FIGURES)
 
 # The long forms (`slow`) run with `make test-all`; CI runs their short forms. Tests that judge what real runs took
 # (`alone`) have the machine for themselves; the rest share its cores.

@@ -19,6 +19,7 @@ from docs_pages import json_page, numbers_page, thresholds_table
 from underfed.audit.pages import rules_page as audit_rules
 from underfed.cli import COMMANDS
 from underfed.diagnosis import json_schema
+from underfed.playbook.figures import page as figures_page
 from underfed.playbook.registry import RULES
 from underfed.report.rulepage import markdown, table
 
@@ -71,6 +72,7 @@ def _between(page: str, name: str, text: str) -> str:
 
 
 FILES: dict[str, Callable[[str], str]] = {
+    "docs/figures.md": lambda _: figures_page(),
     "docs/rules.md": rules_page,
     "docs/audit-rules.md": lambda _: audit_rules(),
     "docs/json.md": lambda _: json_page(),
