@@ -235,7 +235,38 @@ def json_page() -> str:
         for field, spec in record["properties"].items():
             default = "required" if field in needed else f"`{_short(spec.get('default'))}`"
             shown.append(f"| `{field}` | {_type(spec)} | {default} |")
+    shown += [
+        "",
+        "## Other objects",
+        "",
+        "Each says which it is in `schema`; only the diagnosis has a",
+    ]
+    shown += ["JSON Schema in the package.", "", "| schema | where it comes from |", "|---|---|"]
+    shown += [f"| `{name}` | {_OBJECTS.get(name.partition('/')[0], 'its command')} |" for name in _schemas()]
     return "\n".join(shown) + "\n"
+
+
+_OBJECTS = {
+    "underfed.audit": "`underfed audit --json`: [audit](audit.md)",
+    "underfed.box": "`underfed box --json`: [box](box.md)",
+    "underfed.collect": "`underfed collect --json`: [collect](carry.md)",
+    "underfed.comparison": "`underfed compare --json`: [compare](compare.md)",
+    "underfed.facts": "`underfed read --facts FILE`: [read](read.md)",
+    "underfed.manifest": "the manifest beside copied runs: [collect](carry.md)",
+    "underfed.pull": "`underfed pull --json`: [pull](carry.md)",
+    "underfed.recording": "`recording.json` in a recording: [run](run.md)",
+    "underfed.rules": "`underfed explain --json`",
+    "underfed.stale": "`underfed stale --json`: [stale](stale.md)",
+    "underfed.trial": "`underfed try --json FILE`: [try](try.md)",
+    "underfed.tuning": "`underfed tune --json FILE`",
+}
+
+
+def _schemas() -> list[str]:
+    found = set()
+    for source in (ROOT / "src/underfed").rglob("*.py"):
+        found |= set(re.findall(r'"(underfed\.[a-z]+/\d+)"', source.read_text(encoding="utf-8")))
+    return sorted(found - {str(json_schema()["$id"])})
 
 
 def _type(spec: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from cyclopts import App
 from docs_commands_help import EXPECTED, NOT_RUN, PAGES, ROOT, Shown, filled, prepare, shown, words_to_run
+from markdown_it import MarkdownIt
 
 from underfed.cli import COMMANDS, PASS_THROUGH
 
@@ -122,6 +123,13 @@ def test_scripts_that_the_docs_start_exist() -> None:
         if each.text.startswith("python ") and (script := each.text.split()[1])[0] != "-":
             path = ROOT / script
             assert (path / "__main__.py").is_file() if path.is_dir() else path.is_file(), each.text
+
+
+def test_python_in_the_docs_compiles() -> None:
+    for page in PAGES:
+        for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
+            if token.type == "fence" and token.info.split()[:1] in (["python"], ["py"]):
+                compile(token.content, f"{page.name}:{token.map}", "exec")
 
 
 def test_extras_that_the_docs_install_exist() -> None:

@@ -61,13 +61,35 @@ def test_make_targets_in_the_docs_exist() -> None:
     assert {"demo", "test"} <= {"".join(pair) for pair in shown} <= targets
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/rules.md"])
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
+]
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.S)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub makes of a page's headings."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
+    titles = [re.sub(r"\\(.)", r"\1", title.replace("`", "")) for title in re.findall(r"^#+ (.+)$", text, re.M)]
+    return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_links_between_pages_lead_somewhere(name: str) -> None:
     page = ROOT / name
-    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.S)
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
-        if "://" not in target:
-            assert (page.parent / target).exists(), target
+    for target in re.findall(r"\]\(([^)\s]+)[^)]*\)", without_code(page.read_text(encoding="utf-8"))):
+        if "://" in target:
+            continue
+        path, _, fragment = target.partition("#")
+        found = page.parent / path if path else page
+        assert found.exists(), target
+        assert not fragment or fragment in anchors(found), target
 
 
 def test_every_rule_has_its_section_in_the_docs() -> None:
