@@ -100,6 +100,21 @@ print(sum(spent) / len(spent) * 1e9)
     assert 0.6 * true < mean < 2.0 * true, "fetching adds collating to what the dataset itself takes"
 
 
+def test_a_dataset_that_is_walked_is_known_as_such_with_its_own_line(run: Run) -> None:
+    body = """
+from torch.utils.data import DataLoader, IterableDataset
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(range(6))
+for _ in DataLoader(Stream(), batch_size=2): pass
+"""
+    seen = run(body)
+    loader = seen.main.of(r.Loader)[0]
+    lines = (seen.folder.parent / "a.py").read_text().splitlines()
+    assert loader.iterable
+    assert "__iter__" in lines[int(loader.item_at.rsplit(":", 1)[1]) - 1]
+
+
 def test_an_error_in_a_dataset_reaches_the_program_as_it_is(run: Run) -> None:
     body = """
 from torch.utils.data import DataLoader, Dataset

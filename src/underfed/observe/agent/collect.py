@@ -23,3 +23,11 @@ def _on_collection(phase, info):
 def install():
     """Time each garbage collection of the training thread."""
     gc.callbacks.append(_on_collection)
+
+
+def remove():
+    """Time them no more."""
+    global _open
+    _open = None
+    if _on_collection in gc.callbacks:
+        gc.callbacks.remove(_on_collection)

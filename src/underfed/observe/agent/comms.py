@@ -4,6 +4,7 @@ import functools
 from threading import get_ident
 
 from .clock import CLOCK, COMMS
+from .patches import put
 
 _NAMES = (
     "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_to_all", "all_to_all_single",
@@ -35,6 +36,6 @@ def install(torch):
         if original is None:
             continue
         wrapped = _timed(original)
-        setattr(module, name, wrapped)
+        put(module, name, wrapped)
         if getattr(distributed, name, None) is original:
-            setattr(distributed, name, wrapped)
+            put(distributed, name, wrapped)

@@ -8,6 +8,7 @@ import functools
 import weakref
 
 from .core import BY_OPTIMIZER, S, fault, write
+from .patches import put
 
 _models = []
 _seen = {}
@@ -89,4 +90,11 @@ def _remember(original):
 def install(torch):
     """Notice every DistributedDataParallel that is made."""
     parallel = torch.nn.parallel.DistributedDataParallel
-    parallel.__init__ = _remember(parallel.__init__)
+    put(parallel, "__init__", _remember(parallel.__init__))
+
+
+def forget():
+    """Start over."""
+    _models.clear()
+    _seen.clear()
+    _passes[:] = [0, 0, 0]

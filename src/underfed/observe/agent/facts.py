@@ -64,6 +64,13 @@ def _memory(torch):
     }
 
 
+def forget():
+    """Start over."""
+    global _last, _next
+    _last, _next = None, 0
+    _optimizers.clear()
+
+
 def collect():
     """Return the present facts as one dictionary."""
     torch = sys.modules["torch"]

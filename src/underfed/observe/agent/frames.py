@@ -6,13 +6,18 @@ import sysconfig
 
 _GENERATOR = 0x20
 _HERE = __file__.rsplit("/", 1)[0] + "/"
+#: What lies beside the agent and runs inside the training as well: the library's own `watch`, callbacks and writers.
+_BESIDE = tuple(_HERE.rsplit("/", 3)[0] + f"/{name}/" for name in ("library", "callbacks", "writers"))
 _roots = None
 _user = {}
 _for_iter = {}
+#: Names of files that are none: `In[3]` for a notebook's cell, once `namer` (file name -> name or None) knows it.
+_names = {}
+namer = None
 
 
 def _library_roots():
-    found = {_HERE}
+    found = {_HERE, *_BESIDE}
     for name in ("stdlib", "platstdlib", "purelib", "platlib"):
         path = sysconfig.get_paths().get(name)
         if path:
@@ -31,13 +36,23 @@ def is_user(filename):
             known = filename.startswith(("<string>", "<stdin>", "<ipython"))
         else:
             known = not (filename.startswith(_roots) or "/site-packages/" in filename or "/dist-packages/" in filename)
+        name = namer(filename) if namer is not None else None
+        if name:
+            _names[filename], known = name, True
         _user[filename] = known
     return known
 
 
 def place(frame):
-    """Return `file:line` of a frame."""
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    """Return `file:line` of a frame, `In[3]:line` of a notebook's cell."""
+    filename = frame.f_code.co_filename
+    return f"{_names.get(filename, filename)}:{frame.f_lineno}"
+
+
+def code_place(code):
+    """Return the place where a function begins."""
+    is_user(code.co_filename)  # asks for the name of a notebook's cell
+    return f"{_names.get(code.co_filename, code.co_filename)}:{code.co_firstlineno}"
 
 
 def user_frame(frame, until=None):

@@ -10,6 +10,7 @@ from time import perf_counter_ns, thread_time_ns
 from . import frames
 from .clock import CLOCK, DATA, EVAL, FETCHES, PRE, START
 from .core import BY_LOADER, NEW_EPOCH, S, boundary, fault, write
+from .patches import put
 from .sampler import ensure
 
 _made_at = {}
@@ -21,12 +22,20 @@ _WORTH_WATCHING_NS = 500_000
 _MOST_UNWATCHED = 12
 
 
+def _iterable(dataset):
+    """Whether the loader walks the dataset; every Dataset of torch has a `__getitem__`, those that are walked too."""
+    from torch.utils.data import IterableDataset
+
+    return isinstance(dataset, IterableDataset)
+
+
 def _describe(loader, make_ns):
     """Write one line about a loader's set-up: settings and places, no data."""
     dataset = loader.dataset
     kind = type(dataset)
+    iterable = _iterable(dataset)
     code = None
-    for name in ("__getitems__", "__getitem__", "__iter__"):
+    for name in ("__iter__",) if iterable else ("__getitems__", "__getitem__"):
         code = getattr(getattr(kind, name, None), "__code__", None)
         if code is not None:
             break
@@ -49,9 +58,9 @@ def _describe(loader, make_ns):
         context=context.get_start_method() if context is not None else None,
         length=length,
         dataset=kind.__name__,
-        iterable=hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"),
-        item_at=f"{code.co_filename}:{code.co_firstlineno}" if code is not None else None,
-        collate_at=f"{collate.co_filename}:{collate.co_firstlineno}" if collate is not None else None,
+        iterable=iterable,
+        item_at=frames.code_place(code) if code is not None else None,
+        collate_at=frames.code_place(collate) if collate is not None else None,
         sampler=type(sampler).__name__ if sampler is not None else None,
         made_at=_made_at.get(id(loader)),
         start_ns=make_ns,
@@ -228,9 +237,9 @@ def _timed_fetch(original):
     @functools.wraps(original)
     def fetch(self, index):
         info = worker_module._worker_info
-        if info is not None:
+        if info is not None and S.on:
             return _fetch_in_worker(self, index, original, info)
-        if get_ident() != CLOCK.thread:
+        if info is not None or get_ident() != CLOCK.thread:
             return original(self, index)
         return _fetch_here(self, index, original)
 
@@ -242,9 +251,15 @@ def install():
     from torch.utils.data import dataloader
     from torch.utils.data._utils import fetch
 
-    dataloader.DataLoader.__init__ = _remember_place(dataloader.DataLoader.__init__)
-    dataloader.DataLoader.__iter__ = _timed_iter(dataloader.DataLoader.__iter__)
+    put(dataloader.DataLoader, "__init__", _remember_place(dataloader.DataLoader.__init__))
+    put(dataloader.DataLoader, "__iter__", _timed_iter(dataloader.DataLoader.__iter__))
     base = dataloader._BaseDataLoaderIter
-    base.__next__ = _timed_next(base.__next__)
+    put(base, "__next__", _timed_next(base.__next__))
     for fetcher in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
-        fetcher.fetch = _timed_fetch(fetcher.fetch)
+        put(fetcher, "fetch", _timed_fetch(fetcher.fetch))
+
+
+def forget():
+    """Start over, as in a process that has not been watched yet."""
+    for known in (_made_at, _described, _first_made):
+        known.clear()

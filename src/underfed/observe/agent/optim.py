@@ -8,10 +8,12 @@ from time import perf_counter_ns
 from . import frames
 from .clock import BACKWARD, CLOCK, LOOP, MID, OPTIMIZER
 from .core import BY_BACKWARD, BY_OPTIMIZER, S, boundary, fault, optimizer_stepped
+from .patches import put
 from .sampler import ensure
 
 _open = []
 _noted = set()
+_handles = []
 #: Called once for each optimizer object.
 on_optimizer = None
 
@@ -89,8 +91,16 @@ def install(torch):
     """Hook all optimizers and `torch.autograd.backward` (which `Tensor.backward` calls)."""
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-    register_optimizer_step_pre_hook(_before)
-    register_optimizer_step_post_hook(_after)
+    _handles.append(register_optimizer_step_pre_hook(_before))
+    _handles.append(register_optimizer_step_post_hook(_after))
     for switch in (torch.autograd.set_detect_anomaly, torch.autograd.detect_anomaly):
-        switch.__init__ = _remember_anomaly(switch.__init__)
-    torch.autograd.backward = _timed_backward(torch.autograd.backward)
+        put(switch, "__init__", _remember_anomaly(switch.__init__))
+    put(torch.autograd, "backward", _timed_backward(torch.autograd.backward))
+
+
+def remove():
+    """Take the optimizers' hooks away and start over."""
+    while _handles:
+        _handles.pop().remove()
+    _open.clear()
+    _noted.clear()

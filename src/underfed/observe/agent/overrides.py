@@ -238,7 +238,9 @@ def install(torch, folder, options):
     notes = Notes(folder)
     if options.get("seed", "").isdigit():
         _seed(torch, int(options["seed"]))
-    for name, value in parse(options.get("set", "")).items():
+    wanted = parse(options.get("set", ""))
+    # `workers` wraps the loader last, so that it acts first: the switches that need workers then see them.
+    for name, value in sorted(wanted.items(), key=lambda pair: pair[0] == "workers"):
         try:
             SWITCHES[name](torch, value, notes)
         except Exception as error:

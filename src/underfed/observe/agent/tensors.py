@@ -10,6 +10,7 @@ from threading import get_ident
 from . import frames
 from .clock import CACHE, CLOCK, COPIES, D2H, H2D, LOOP, SYNC, SYNCS
 from .core import S
+from .patches import put
 
 _WAITING = ("item", "tolist", "__bool__", "__float__", "__int__", "__index__", "numpy", "nonzero")
 
@@ -114,10 +115,10 @@ def install(torch):
     """Hook the waiting and copying methods of torch.Tensor and torch.cuda."""
     tensor = torch.Tensor
     for name in _WAITING:
-        setattr(tensor, name, _timed_sync(getattr(tensor, name), name))
+        put(tensor, name, _timed_sync(getattr(tensor, name), name))
     for name in ("to", "cuda", "cpu", "copy_"):
-        setattr(tensor, name, _timed_move(getattr(tensor, name), name))
-    torch.cuda.synchronize = _timed_call(torch.cuda.synchronize, "synchronize")
-    torch.cuda.empty_cache = _timed_call(torch.cuda.empty_cache, "empty_cache", CACHE)
+        put(tensor, name, _timed_move(getattr(tensor, name), name))
+    put(torch.cuda, "synchronize", _timed_call(torch.cuda.synchronize, "synchronize"))
+    put(torch.cuda, "empty_cache", _timed_call(torch.cuda.empty_cache, "empty_cache", CACHE))
     for kind in (torch.cuda.Stream, torch.cuda.Event):
-        kind.synchronize = _timed_call(kind.synchronize, "synchronize")
+        put(kind, "synchronize", _timed_call(kind.synchronize, "synchronize"))

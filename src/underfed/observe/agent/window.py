@@ -10,6 +10,7 @@ import time
 from time import perf_counter_ns
 
 from .core import TRACED, S, fault, skip_until, write
+from .patches import put
 
 #: Steps traced by default, and the longest time a window may take.
 STEPS = 10
@@ -122,15 +123,19 @@ class Window:
             fault("window", error)
         skip_until(perf_counter_ns())
 
-    def abandon(self):
-        """Make way for the program's own profiler."""
+    def abandon(self, reason="the program profiles itself"):
+        """Make way for the program's own profiler, or end with the watch."""
         profile, self.profile, self.done = self.profile, None, True
         if profile is not None:
             try:
                 profile.stop()
             except Exception as error:
                 fault("window", error)
-            write("trace", state="skipped", reason="the program profiles itself")
+            write("trace", state="skipped", reason=reason)
+
+
+#: The window of this process, while there is one.
+_armed = []
 
 
 def install(torch):
@@ -140,7 +145,16 @@ def install(torch):
         return
     window = Window(torch, int(wanted) if wanted.isdigit() and int(wanted) > 0 else STEPS)
     S.on_boundary.append(window.on_boundary)
+    _armed.append(window)
     _make_way(window)
+
+
+def close():
+    """End a window that is still open; what it traced so far is not kept."""
+    while _armed:
+        window = _armed.pop()
+        if window.profile is not None:
+            window.abandon("it was still going when the watch ended")
 
 
 def _make_way(window):
@@ -158,4 +172,4 @@ def _make_way(window):
         original(self, *args, **kwargs)
 
     __init__.__wrapped__ = original
-    profiler.profile.__init__ = __init__
+    put(profiler.profile, "__init__", __init__)
