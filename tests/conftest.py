@@ -11,6 +11,9 @@ HERE = Path(__file__).parent
 ALONE = {"attach", "live", "planted", "trial", "tune"}
 """Folders whose tests judge what real runs took; beside other tests they would judge those as well."""
 
+BESIDE = {"test_gpu_readings.py", "test_losses.py", "test_stats.py"}
+"""Files of those folders that judge no timing."""
+
 
 def pytest_configure() -> None:
     """Take back the signals that `nohup` and a shell's `&` make every process below them ignore."""
@@ -27,5 +30,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs the machine for itself."""
     for item in items:
         folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
-        if folder in ALONE or item.path.name == "test_demo.py":
+        if (folder in ALONE and item.path.name not in BESIDE) or item.path.name == "test_demo.py":
             item.add_marker(pytest.mark.alone)
