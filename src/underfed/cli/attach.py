@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from underfed.diagnose.live_records import LiveDiagnosis
+    from underfed.observe.live.target import Target
 
 
 def attach(
@@ -13,6 +17,7 @@ def attach(
     *,
     gpu: int | None = None,
     seconds: float = 10.0,
+    watch: Annotated[bool, Parameter(negative=())] = False,
     json: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
 ) -> int:
     """Say what a run that is already going waits for: `underfed attach PID`.
@@ -28,8 +33,12 @@ def attach(
         Look at whoever holds this GPU.
     seconds
         How long to look.
+    watch
+        Go on looking until the run ends, or until q or Ctrl-C: a live page in a terminal, elsewhere a line whenever the
+        verdict changes. Each verdict rests on the last `--seconds`.
     json
-        File for the diagnosis as JSON; `-` prints it instead of the card.
+        File for the diagnosis as JSON; `-` prints it instead of the card. With `--watch`, one line for each new
+        verdict.
     """
     import math
     import sys
@@ -50,17 +59,17 @@ def attach(
     from underfed.observe.launch_streams import plug_closed_streams
     from underfed.observe.live.permission import denied, missing
     from underfed.observe.live.target import choose
-    from underfed.observe.live.window import watch
-    from underfed.report import card
-    from underfed.report.live import middle
-    from underfed.report.page import plain, say, show, wants_colour
+    from underfed.observe.live.window import watch as look
+    from underfed.report.page import say
 
     plug_closed_streams()  # else a file of ours would take the number of a stream that a child inherits
     target = choose(process, gpu)
+    if watch:
+        return _watched(target, seconds, json)
     if sys.stderr is not None:
         print(f"underfed: looking at process {target.pid} for {seconds:g} s", file=sys.stderr)
     try:
-        seen = watch(target, seconds)
+        seen = look(target, seconds)
     except KeyboardInterrupt:  # a second one, while the samplers end
         return 130
     if not any(life.python for life in seen.lives):
@@ -76,6 +85,18 @@ def attach(
     if json is not None and str(json) == "-":
         say(to_json(diagnosis).decode())
         return 0
+    _show(diagnosis)
+    return 0
+
+
+def _show(diagnosis: LiveDiagnosis) -> None:
+    """Print the card of a live look."""
+    import sys
+
+    from underfed.report import card
+    from underfed.report.live import middle
+    from underfed.report.page import plain, say, show, wants_colour
+
     colour = sys.stdout is not None and wants_colour(sys.stdout)
     head = diagnosis.live.headline
     lines = card.lines(
@@ -85,4 +106,30 @@ def attach(
         show(lines, sys.stdout, colour=True)
     else:
         say(plain(lines))
+
+
+def _watched(target: Target, seconds: float, json: Path | None) -> int:
+    """Watch until the run or the user ends it, and say the last verdict."""
+    import os
+    import sys
+
+    from underfed.live_view import watch
+    from underfed.report.page import say
+
+    if not os.isatty(1):
+        print(f"underfed: watching process {target.pid}; Ctrl-C ends that, the run goes on", file=sys.stderr)
+    try:
+        done = watch.watch(target, seconds, json=json)
+    except KeyboardInterrupt:  # a second one, while the samplers end
+        return 130
+    if done.signal is not None:
+        watch.die_by(done.signal)
+    quiet = json is not None and str(json) == "-"
+    if done.ended == "exit":
+        print(watch.ending(done, target), file=sys.stderr if quiet else sys.stdout)
+    elif done.last is not None and not quiet:
+        if os.isatty(1):
+            _show(done.last)
+        else:
+            say(watch.one_line(done.state))
     return 0

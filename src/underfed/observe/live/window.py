@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,12 +81,39 @@ class Seen:
     holding: Sampling | None
     sources: dict[tuple[str, int], str]
     own_cpu_s: float
+    begun: float = 0.0
+    """On the monotonic clock."""
 
 
-def watch(target: Target, seconds: float) -> Seen:
-    """Look at a run for a while. Ctrl-C ends it early; what was seen until then comes back."""
-    root = Path("/")
-    devices_watch = Watch()
+@dataclass(frozen=True)
+class Glance:
+    """What one second of a window shows; `t` is on the monotonic clock, `held` are the devices that the run holds."""
+
+    t: float
+    processes: list[Process]
+    machine: Machine
+    usable: float | None
+    quota: float | None
+    held: frozenset[int]
+    gpu: list[dict[str, Any]]
+    gpu_box: dict[str, Any] | None
+
+
+def watch(
+    target: Target,
+    seconds: float,
+    *,
+    devices_watch: Watch | None = None,
+    stop: threading.Event | None = None,
+    glance: Callable[[Glance], None] | None = None,
+) -> Seen:
+    """Look at a run for a while. Ctrl-C or `stop` ends it early; what was seen until then comes back.
+
+    `devices_watch` stays open for the next window where it is given; `glance` is called with what each second shows.
+    """
+    root, stop = Path("/"), stop or threading.Event()
+    own_devices = devices_watch is None
+    devices_watch = devices_watch or Watch()
     tree = Tree(target.pid)
     held = groups(root, target.pid)
     lives: dict[int, Life] = {}
@@ -92,16 +121,20 @@ def watch(target: Target, seconds: float) -> Seen:
     _follow(tree, lives, begin)
     python = sum(life.python for life in lives.values()) or 1
     rate = max(_LEAST_RATE, min(RATE, _MOST_STACKS // (_THREADS * python)))
-    sampler = Sampler(target.pid, seconds, rate)
-    holder = Sampler(target.pid, seconds, max(1, rate // 2), gil=True) if sampler.reason is None else None
+    # asked once more here, so that no sampler ever looks at a stranger that has the number by now
+    sampler = Sampler(target.pid, seconds, rate) if not gone(target) else None
+    holding = sampler is not None and sampler.reason is None
+    holder = Sampler(target.pid, seconds, max(1, rate // 2), gil=True) if holding else None
+    cpus = cpu.effective_cpus(root, target.pid) if sampler is not None else cpu.effective_cpus(root)
     readings: list[list[dict[str, Any]]] = []
     ended, ticks = "window", 0
     try:
         while (passed := time.monotonic() - begin) < seconds:
-            time.sleep(min(_TICK, max(0.0, seconds - passed)))
+            if stop.wait(min(_TICK, max(0.0, seconds - passed))):
+                ended = "interrupt"
+                break
             ticks += 1
-            now = proc.start_and_state(target.pid)
-            if now is None or now[0] != target.start or now[1] in {"Z", "X"}:
+            if gone(target):
                 ended = "exit"
                 break
             _states(lives)
@@ -110,6 +143,8 @@ def watch(target: Target, seconds: float) -> Seen:
                 _more(lives)
                 if reading := devices_watch.take():
                     readings.append(reading)
+                if glance is not None:
+                    glance(_glance(lives, _machine(held), cpus, reading, devices_watch.box))
     except KeyboardInterrupt:
         ended = "interrupt"
     end = time.monotonic()
@@ -117,27 +152,54 @@ def watch(target: Target, seconds: float) -> Seen:
         _follow(tree, lives, end)
         _more(lives)
     after, room = _machine(held), memory.shm(root)
-    sampling = sampler.finish()
-    holding = holder.finish() if holder is not None else None
+    sampling = sampler.finish() if sampler is not None else Sampling([], rate, 0.0, 0, "the process has ended")
+    held_lock = holder.finish() if holder is not None else None
     if not readings and devices_watch.box is None:
         devices_watch.wait(_DRIVER_SECONDS)
     box = devices_watch.box
-    devices_watch.close()
+    if own_devices:
+        devices_watch.close()
     return Seen(
         target=target,
         seconds=end - begin,
         ended=ended,
         lives=list(lives.values()),
-        cpus=cpu.effective_cpus(root, target.pid) if ended != "exit" else cpu.effective_cpus(root),
+        cpus=cpus,
         before=before,
         after=after,
         shm=room,
         gpu_box=box,
         gpu=readings,
         sampling=sampling,
-        holding=holding,
+        holding=held_lock,
         sources=lines_of(sampling, target.pid),
         own_cpu_s=time.process_time() - used,
+        begun=begin,
+    )
+
+
+def gone(target: Target) -> bool:
+    """Return whether a process has ended, also where another one has its number by now."""
+    now = proc.start_and_state(target.pid)
+    return now is None or now[0] != target.start or now[1] in {"Z", "X"}
+
+
+def _glance(
+    lives: dict[int, Life],
+    machine: Machine,
+    cpus: cpu.Cpus,
+    reading: list[dict[str, Any]] | None,
+    box: dict[str, Any] | None,
+) -> Glance:
+    return Glance(
+        t=time.monotonic(),
+        processes=[life.last for life in lives.values() if not life.gone],
+        machine=machine,
+        usable=cpus.usable,
+        quota=cpus.quota,
+        held=frozenset(device for life in lives.values() for device in life.devices),
+        gpu=reading or [],
+        gpu_box=box,
     )
 
 
