@@ -66,16 +66,22 @@ def by_collect(src: Path, dst: Path) -> None:
 
 
 def pairs(folder: Path, count: int, arms: tuple[Callable[[Path], None], Callable[[Path], None]]) -> list[list[float]]:
-    """Seconds of both arms, in turns; each into a new folder, with the disk's writes settled before."""
+    """Seconds of both arms, in turns; each into a new folder, with the disk's writes settled before.
+
+    What holds many files is removed at the end only: ext4 is slow to make files where many were removed a moment ago.
+    """
     seconds: list[list[float]] = [[], []]
     for number in range(count):
         for arm in (0, 1) if number % 2 == 0 else (1, 0):
-            dst = folder / "dst"
+            dst = folder / f"dst-{number}-{arm}"
             run(["sync", "-f", str(folder)])
             began = time.perf_counter()
             arms[arm](dst)
             seconds[arm].append(time.perf_counter() - began)
-            shutil.rmtree(dst)
+            if sum(1 for _ in dst.rglob("*")) < 1000:
+                shutil.rmtree(dst)
+    for left in folder.glob("dst-*"):
+        shutil.rmtree(left)
     return seconds
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -73,6 +74,25 @@ def hash_file(path: Path | str, algorithm: str = "blake3", *, fresh: bool = Fals
         return hasher.hexdigest(), length
     finally:
         os.close(fd)
+
+
+def renew(paths: Iterable[str]) -> None:
+    """Let go of the cached pages of files and have them read from the disk again, all at once, for `hash_file` to read.
+
+    What cannot be opened is passed by: `hash_file` says why.
+    """
+    for path in paths:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            forget(fd)
+            if hasattr(os, "posix_fadvise"):
+                with contextlib.suppress(OSError):
+                    os.posix_fadvise(fd, 0, _SMALL, os.POSIX_FADV_WILLNEED)
+        finally:
+            os.close(fd)
 
 
 def blocks(fd: int, size: int) -> Iterator[memoryview]:

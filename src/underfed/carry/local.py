@@ -15,7 +15,7 @@ from pathlib import Path
 from underfed.carry.copying import copy_file, same_bytes, write_durably
 from underfed.carry.durable import Durably
 from underfed.carry.folders import make_folders, sync_folder
-from underfed.carry.hashing import hash_file
+from underfed.carry.hashing import hash_file, renew
 from underfed.carry.manifest import LARGEST, BrokenManifestError, Manifest, decode
 from underfed.carry.names import INCOMING, MANIFEST, REPLACED, WITHDRAWN, shown
 from underfed.carry.preflight import PERMANENT, check_room, clear_left_probes, space_at
@@ -147,7 +147,9 @@ class LocalRun(RunPlace):
         waiting = list(sources)
         for last in (False, True):
             again = []
-            for source, came in self._write(waiting):
+            written = self._write(waiting)
+            renew(f"{self.folder}/{source.path}" for source, came in written if isinstance(came, str))
+            for source, came in written:
                 back = came if isinstance(came, CarryError) else self._read_back(source, came)
                 if back is not None:
                     yield source, back
@@ -163,7 +165,7 @@ class LocalRun(RunPlace):
 
     def _read_back(self, source: Source, digest: str) -> str | CarryError | None:
         try:
-            same = hash_file(f"{self.folder}/{source.path}", fresh=True) == (digest, source.size)
+            same = hash_file(f"{self.folder}/{source.path}") == (digest, source.size)
         except OSError as error:
             return as_carry_error(source.path, error)
         return digest if same else None

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from underfed.carry.folders import make_folders, sync_folder
@@ -20,20 +21,48 @@ class Tree:
     def __init__(self, root: Path, staging: Path, *, refuse: bool) -> None:
         self.root, self.staging, self.refuse = root, staging, refuse
 
-    def held(self, path: str) -> os.stat_result | str | None:
-        """Look at a local file: its state, None if there is none, or what is in the way."""
-        at = self.root
-        for part in path.split("/"):
-            at /= part
-            try:
-                state = at.lstat()
-            except FileNotFoundError:
-                return None
-            except OSError as error:
-                return str(error.strerror)
-            if stat.S_ISLNK(state.st_mode):
-                return f"{shown(at)} is a link here; it is not written through; move it away"
-        return state if stat.S_ISREG(state.st_mode) else "something other than a file is here; move it away"
+    def look(self) -> Callable[[str], os.stat_result | str | None]:
+        """Return a function that looks at local files: the state of one, None for none, or what is in the way.
+
+        What is known of a folder is kept: it is for one pass over a listing, before anything is made.
+        """
+        folders: dict[str, str | bool] = {"": True}
+
+        def folder(path: str) -> str | bool:
+            """True for a folder, False for nothing, else what is in the way."""
+            if path not in folders:
+                above = folder(path.rpartition("/")[0])
+                folders[path] = above if above is not True else self._folder(path)
+            return folders[path]
+
+        def held(path: str) -> os.stat_result | str | None:
+            above = folder(path.rpartition("/")[0])
+            return self._file(path) if above is True else above or None
+
+        return held
+
+    def _folder(self, path: str) -> str | bool:
+        state = self._state(path)
+        if state is None or isinstance(state, str):
+            return state or False
+        return True if stat.S_ISDIR(state.st_mode) else "something other than a folder is here; move it away"
+
+    def _file(self, path: str) -> os.stat_result | str | None:
+        state = self._state(path)
+        if state is None or isinstance(state, str) or stat.S_ISREG(state.st_mode):
+            return state
+        return "something other than a file is here; move it away"
+
+    def _state(self, path: str) -> os.stat_result | str | None:
+        try:
+            state = os.lstat(f"{self.root}/{path}")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return str(error.strerror)
+        if stat.S_ISLNK(state.st_mode):
+            return f"{shown(self.root / path)} is a link here; it is not written through; move it away"
+        return state
 
     def complete(self, listing: Listing, touched: set[Path]) -> dict[str, str]:
         """Make folders and links, and make all names durable; returns what could not be, with the reason.

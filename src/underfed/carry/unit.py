@@ -194,8 +194,9 @@ class UnitPull:
         outcome.states = {}
         outcome.wrong = dict(listing.wrong)
         fetch, same_size = [], []
+        look = self.tree.look()
         for path, file in listing.files.items():
-            held = self.tree.held(path)
+            held = look(path)
             if isinstance(held, str):
                 outcome.wrong[path] = held
             elif held is not None and (file.size is None or held.st_size == file.size):
@@ -208,7 +209,7 @@ class UnitPull:
                 self._fetch(listing, fetch)
             else:
                 for path in fetch:
-                    held = self.tree.held(path)
+                    held = look(path)
                     outcome.wrong[path] = "missing here" if held is None else "another size here"
             differing = self._settle(checks)
             if differing and not options.check:
@@ -233,8 +234,8 @@ class UnitPull:
                 differing.append(path)
         return differing
 
-    def _prove(self, at: Path, path: str) -> Proof:
-        """Hash a local file from the disk against all that is known of the far one."""
+    def _prove(self, at: Path | str, path: str, *, fresh: bool = True) -> Proof:
+        """Hash a local file, from the disk if `fresh`, against all that is known of the far one."""
         assert self.listing  # noqa: S101 (set before any work)
         expected = self.listing.expected(path)
         if not expected:
@@ -242,7 +243,7 @@ class UnitPull:
         try:
             for wanted in expected:
                 algorithm, _, digest = wanted.partition(":")
-                if hash_file(at, algorithm, fresh=True)[0] != digest:
+                if hash_file(at, algorithm, fresh=fresh)[0] != digest:
                     return "other bytes"
         except FileNotFoundError:
             return "missing"
@@ -312,7 +313,7 @@ class UnitPull:
             new, unknown, counted = [], [], 0
             for file in files:
                 try:
-                    there = (self.base.staging / file.path).lstat().st_blocks * 512
+                    there = os.lstat(f"{self.base.staging}/{file.path}").st_blocks * 512
                 except OSError:
                     there = 0
                     if file.mode is None:
@@ -326,10 +327,10 @@ class UnitPull:
 
     def _land(self, listing: Listing, path: str, size: int) -> Proof:
         """Prove a staged file that is durable, and give it its name; a bad one is thrown away. Raises OSError."""
-        staged = self.base.staging / path
-        proof = self._prove(staged, path)
+        staged = f"{self.base.staging}/{path}"
+        proof = self._prove(staged, path, fresh=False)  # its landing has let go of the cache
         if proof == "other bytes":
-            staged.unlink()
+            os.unlink(staged)  # noqa: PTH108 (as above)
             return proof
         if proof == "no hash" and not listing.complete:
             return "missing"  # the link dropped before its hash came: it stays staged for the next attempt
@@ -339,7 +340,7 @@ class UnitPull:
                 self._touched |= make_folders(self.base.root, folder)
                 self._touched.add(self.base.root / folder)
                 self._made.add(folder)
-            staged.rename(self.base.root / path)
+            os.rename(staged, f"{self.base.root}/{path}")  # noqa: PTH104 (many)
             self._fetched[path] = size
         if proof == "verified":
             self.outcome.states[path] = "verified"
