@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernels_help import BF16, CONV, EFFICIENT, EFFICIENT_WIDE, FLASH, MATRIX, PLAIN, traced
 from scenes import CPUS, FETCHES, LOADER, busy, evidence
 
 from underfed.diagnose.assemble import findings_of, ranked
 from underfed.diagnosis import Finding
-from underfed.playbook.evidence import Copy, EpochFacts, Evidence, Spot, Sync
+from underfed.playbook.evidence import Copy, EpochFacts, Evidence, GpuFacts, MemoryFacts, Spot, Sync, WorkerFacts
 from underfed.playbook.registry import RULES, find
 
 LOOP = {"pre": 4.0, "backward": 5.0, "optimizer": 1.0}
@@ -33,9 +34,11 @@ def stalled(kind: str, ms: float = 30.0, **more: Any) -> Evidence:
 
 def fed(workers: int, wait: float = 80.0, *, fetch: dict[str, Any] | None = None, **loader: Any) -> Evidence:
     more: dict[str, Any] = {}
-    for name in ("epochs", "cpus"):
+    for name in ("epochs", "cpus", "memory"):
         if name in loader:
             more[name] = loader.pop(name)
+    if "workers_seen" in loader:
+        more["workers"] = loader.pop("workers_seen")
     return evidence(
         {**LOOP, "data": wait},
         sections=WORK,
@@ -68,9 +71,59 @@ BURSTS = {"wall": 24.0, "wall_median": 10.0, "wall_p95": 120.0, "cpu": 2.0, "pro
 ADAM = {"name": "AdamW", "tensors": 300, "torch_own": True, "foreach": False, "fused": False}
 PAGEABLE = Copy("h2d", False, True, "train.py:31", 30.0, 2.0, 1e8)
 
+HELD = GpuFacts(
+    devices=1,
+    readings=20,
+    sm_mhz=1500.0,
+    max_sm_mhz=1980.0,
+    held={"thermal slowdown (software)": 0.9},
+    power_w=500.0,
+    limit_w=700.0,
+    default_limit_w=700.0,
+    temp_c=88.0,
+    pcie=(5, 16),
+    pcie_max=(5, 16),
+)
+NARROW = replace(HELD, held={}, sm_mhz=1980.0, pcie=(3, 4))
+SMALL = {"wall": 900.0, "wall_median": 900.0, "wall_p95": 950.0, **WAITING, "bytes_read": 32 * 40e3, "samples": 32.0}
+FOUR_THREADS = {**CROWDED, "cpu": 40.0, "process_cpu": 160.0}
+POOLS = WorkerFacts(seen=4, affinity=4.0, threads=9.0, loop_affinity=4.0)
+ROOM = MemoryFacts(limit=64e9, used=20e9, of_group=True, growth=None, span_s=300.0, kills=0, worker=2e9)
+
+
+def computing(
+    kernels: dict[str, float], *, capability: int = 9, gpu: GpuFacts | None = None, spread: float = 1.05, **torch: Any
+) -> Evidence:
+    """A GPU-bound run whose traced window holds these kernels, in ms."""
+    return evidence(
+        {**LOOP, "data": 0.1},
+        sections=WORK,
+        device=busy(9.8),
+        trace=traced(kernels),
+        step_spread=spread,
+        gpu=gpu,
+        torch={"capability": [capability, 0], **torch},
+    )
+
+
+GROWING = {"peak_first": 3e6, "peak_last": 2e6}
 RETRIES = {"memory_rate": {"retries": 0.2, "driver_allocs": 3.0}}
 
 SPEAKS: dict[str, Evidence] = {
+    "M5": launching(counts={"fetches": 16.0}, torch={"memory": MEMORY}),
+    "M18": launching(torch={"memory": MEMORY, "memory_rate": GROWING}),
+    "P3": computing({BF16: 6.0, PLAIN: 4.0}, capability=7),
+    "P19": computing({MATRIX: 9.0}, deterministic=True),
+    "T10": computing({CONV: 6.0, PLAIN: 3.0}, cudnn_benchmark=False),
+    "U9": fed(4, memory=replace(ROOM, used=62e9)),
+    "U23": computing({MATRIX: 9.0}, gpu=HELD),
+    "U25": fed(2, 430.0, fetch=SMALL),
+    "X18": fed(4, 80.0, fetch=FOUR_THREADS, cpus=FOUR_CPUS, workers_seen=POOLS),
+    "X14": evidence(LOOP, sections=WORK, on_gpu=False, gpu=HELD, torch={"cuda_build": ""}),
+    "X15": fed(4, workers_seen=replace(POOLS, affinity=1.0)),
+    "X16": evidence({**LOOP, "h2d": 30.0}, sections=WORK, device=busy(34.0, copy=25.0), gpu=NARROW),
+    "X17": computing({EFFICIENT: 4.0, MATRIX: 5.0}),
+    "X56": launching(trace=traced({MATRIX: 2.0}, devices=2, ranges=("DataParallel.forward",))),
     "M8": launching(torch=RETRIES),
     "T1": evidence(LOOP, sections=WORK),
     "T2": launching(gpu_util=0.95),
@@ -119,6 +172,60 @@ QUEUED = {"wall": 68.0, "cpu": 16.0, "process_cpu": 16.0, "wall_median": 68.0, "
 CROWDED_BY_OTHERS = fed(8, 12.0, fetch={**QUEUED, "span_ms": 1e5}, cpus=replace(CPUS, usable=2.0))
 
 SILENT: list[tuple[str, str, Evidence]] = [
+    ("M5", "no accumulation", SPEAKS["T18"]),
+    ("M5", "memory is in use", replace(SPEAKS["M5"], torch={"memory": {"peak": 100 << 30, "total": 140 << 30}})),
+    ("M5", "input is the wait", replace(SPEAKS["T4"], counts={"fetches": 16.0}, torch={"memory": MEMORY})),
+    (
+        "M18",
+        "it grew at first",
+        launching(torch={"memory": MEMORY, "memory_rate": {"peak_first": 3e6, "peak_last": 0}}),
+    ),
+    ("M18", "it shrinks", launching(torch={"memory": MEMORY, "memory_rate": {"peak_first": -3e6, "peak_last": -3e6}})),
+    ("P3", "the card has bf16 units", computing({BF16: 6.0, PLAIN: 4.0}, capability=8)),
+    ("P3", "32 bits", computing({PLAIN: 4.0}, capability=7)),
+    ("P3", "the card is not known", computing({BF16: 6.0}, capability=0)),
+    ("P19", "it is off", computing({MATRIX: 9.0}, deterministic=False)),
+    ("T10", "the search is on", computing({CONV: 6.0}, cudnn_benchmark=True)),
+    ("T10", "the setting is not known", computing({CONV: 6.0})),
+    ("T10", "no convolutions", computing({MATRIX: 6.0}, cudnn_benchmark=False)),
+    ("T10", "shapes change", computing({CONV: 6.0}, cudnn_benchmark=False, spread=2.0)),
+    ("T10", "determinism is asked for", computing({CONV: 6.0}, cudnn_benchmark=False, deterministic=True)),
+    ("U9", "there is room", fed(4, memory=ROOM)),
+    ("U9", "others fill a machine without a limit", fed(4, memory=replace(ROOM, used=62e9, of_group=False))),
+    ("U9", "growth that takes days", fed(4, memory=replace(ROOM, growth=1e6))),
+    ("U23", "the clock is at its maximum", computing({MATRIX: 9.0}, gpu=replace(HELD, sm_mhz=1965.0))),
+    ("U23", "a full power budget", computing({MATRIX: 9.0}, gpu=replace(HELD, held={"power cap": 1.0}))),
+    ("U23", "a moment's heat", computing({MATRIX: 9.0}, gpu=replace(HELD, held={"hardware slowdown": 0.1}))),
+    ("U23", "too few readings", computing({MATRIX: 9.0}, gpu=replace(HELD, readings=1))),
+    ("U25", "large samples", fed(2, 430.0, fetch={**SMALL, "bytes_read": 32 * 4e6})),
+    ("U25", "bytes come through sockets", fed(2, 430.0, fetch={**SMALL, "bytes_read": 0.0})),
+    ("U25", "fetches compute", fed(4, 80.0, fetch={**CROWDED, "bytes_read": 32 * 40e3}, cpus=FOUR_CPUS)),
+    ("X18", "one thread each", SPEAKS["T8"]),
+    ("X18", "CPUs are free", fed(4, 80.0, fetch={**FOUR_THREADS, "span_ms": 1e5})),
+    ("X14", "the GPU is used", launching(gpu=HELD)),
+    ("X14", "there is none", evidence(LOOP, sections=WORK, on_gpu=False)),
+    ("X15", "workers have all CPUs", fed(4, workers_seen=replace(POOLS, affinity=8.0))),
+    ("X15", "one worker on one CPU", fed(1, workers_seen=replace(POOLS, affinity=1.0))),
+    (
+        "X15",
+        "the whole run is confined",
+        fed(
+            4,
+            cpus=replace(CPUS, usable=1.0, limited_by="affinity"),
+            workers_seen=replace(POOLS, affinity=1.0, loop_affinity=1.0),
+        ),
+    ),
+    ("X16", "a full link", replace(SPEAKS["X16"], gpu=HELD)),
+    ("X16", "copies are small", launching(gpu=NARROW)),
+    ("X17", "flash runs", computing({FLASH: 4.0, EFFICIENT: 2.0, MATRIX: 5.0})),
+    ("X17", "attention is a small part", computing({EFFICIENT: 0.5, MATRIX: 9.0})),
+    ("X17", "an older card", computing({EFFICIENT: 4.0, MATRIX: 5.0}, capability=7)),
+    ("X56", "one GPU", launching(trace=traced({MATRIX: 2.0}, ranges=("DataParallel.forward",)))),
+    (
+        "X56",
+        "DistributedDataParallel",
+        launching(trace=traced({MATRIX: 2.0}, devices=2, ranges=("DistributedDataParallel.forward",))),
+    ),
     ("M8", "the cache is enough", launching(torch={"memory_rate": {"retries": 0.0, "driver_allocs": 0.02}})),
     ("M8", "the cache is emptied by a call that was seen", replace(SPEAKS["X12"], torch=RETRIES)),
     ("M8", "a CPU-only run", replace(SPEAKS["M8"], on_gpu=False)),
@@ -218,12 +325,69 @@ def test_one_cpu_and_no_workers_is_not_a_case_for_workers() -> None:
     assert said("T4", seen) is None and said("T8", seen) is not None
 
 
+def test_inputs_that_rule_flash_attention_out_are_told_apart_by_their_width() -> None:
+    said_of = {name: said("X17", computing({name: 4.0, MATRIX: 5.0})) for name in (EFFICIENT, EFFICIENT_WIDE)}
+    assert all(said_of.values())
+    assert "32 bits" in said_of[EFFICIENT_WIDE].summary and "mask" in said_of[EFFICIENT].summary
+    assert said_of[EFFICIENT_WIDE].note is not None and said_of[EFFICIENT].note is None
+
+
+def test_a_power_limit_below_the_cards_own_is_named() -> None:
+    gpu = replace(HELD, held={"power cap": 0.8}, limit_w=450.0)
+    found = said("U23", computing({MATRIX: 9.0}, gpu=gpu))
+    assert found is not None and "450 W instead of 700 W" in found.summary
+
+
+def test_workers_that_the_memory_has_no_room_for_are_not_advised() -> None:
+    fetch = {"wall": 80.0, "cpu": 78.0}
+    full = said("T4", fed(2, fetch=fetch, memory=replace(ROOM, used=57.5e9)))
+    roomy = said("T4", fed(2, fetch=fetch, memory=ROOM))
+    assert roomy is not None and "num_workers=8" in roomy.fix.text
+    assert full is None or "num_workers=2" not in full.fix.text
+    some = said("T4", fed(2, fetch=fetch, memory=replace(ROOM, used=0.9 * 64e9 - 5e9)))
+    assert some is not None and "num_workers=4" in some.fix.text
+
+
+def test_cpus_that_others_keep_busy_widen_what_workers_may_bring() -> None:
+    alone, beside = (said("T4", fed(0, cpus=replace(CPUS, others=others))) for others in (0.0, 7.5))
+    assert alone is not None and beside is not None and alone.gain is not None and beside.gain is not None
+    assert alone.gain.expected is not None and beside.gain.expected is not None
+    assert beside.gain.expected[0] < alone.gain.expected[0]
+    assert beside.gain.at_most == alone.gain.at_most
+
+
+@pytest.mark.parametrize(("memory", "word"), [({"kills": 2}, "killed"), ({"growth": 2e9}, "grows")])
+def test_memory_that_runs_out_is_said_as_what_was_seen(memory: dict[str, Any], word: str) -> None:
+    found = said("U9", fed(4, memory=replace(ROOM, **memory)))
+    assert found is not None and word in found.summary and not found.helps_now
+
+
 def test_many_cpus_and_no_workers_is_one_however_dear_the_work() -> None:
     seen = fed(0, 500.0, fetch={"wall": 500.0, "cpu": 490.0, "process_cpu": 490.0})
     assert said("T4", seen) is not None and said("T8", seen) is None
 
 
-FIRST = ("T4", "T5", "T6", "T7", "T8", "U8", "X2", "X3", "X5", "X6", "X7", "X8", "X9", "X10", "X12", "T12", "T15")
+NAMED_FIRST = ("P3", "T10", "U23", "X15", "X16", "X17", "X18")
+FIRST = (
+    *NAMED_FIRST,
+    "T4",
+    "T5",
+    "T6",
+    "T7",
+    "T8",
+    "U8",
+    "X2",
+    "X3",
+    "X5",
+    "X6",
+    "X7",
+    "X8",
+    "X9",
+    "X10",
+    "X12",
+    "T12",
+    "T15",
+)
 
 
 @pytest.mark.parametrize("name", FIRST)

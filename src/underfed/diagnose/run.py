@@ -10,6 +10,7 @@ from typing import Any
 from underfed.diagnose import gather
 from underfed.diagnose.assemble import assemble
 from underfed.diagnose.budget import DeviceTime, cpu_budget, gpu_budget, host_time
+from underfed.diagnose.hardware import gpu_facts, memory_facts, worker_facts
 from underfed.diagnose.machine import cpu_facts, gpu_utilization, queue_wait
 from underfed.diagnose.places import relative
 from underfed.diagnose.thresholds import THRESHOLDS as T
@@ -82,6 +83,7 @@ def look(recording: Recording, log: ProcessLog, read_trace: TraceReader | None) 
     elif table.kind == r.BY_BACKWARD:
         limits.append("no optimizer of torch was seen: a step is one backward pass")
     workers = _workers_of(recording, log)
+    pids = {worker.process.pid for worker in workers}
     all_steps = max(1, len(log.step_rows()))
     walls = sorted(table.walls())
     recompiles = _recompiles(facts, table.warmup)
@@ -101,7 +103,7 @@ def look(recording: Recording, log: ProcessLog, read_trace: TraceReader | None) 
         cpus=cpu_facts(recording.host),
         syncs=gather.syncs(log, all_steps),
         copies=gather.copies(log, all_steps),
-        torch=_settings(facts, last, table.warmup),
+        torch=_settings(facts, last, table.warmup) | {"cuda_build": _build(log)},
         recompiles=recompiles,
         counts={name: table.mean(name) for name in r.STEP_COUNTS},
         usual_ms=walls[len(walls) // 2],
@@ -109,6 +111,9 @@ def look(recording: Recording, log: ProcessLog, read_trace: TraceReader | None) 
         trace=window.facts if window else None,
         exchange=exchange,
         gpu_util=gpu_utilization(recording.host),
+        memory=memory_facts(recording.host, pids),
+        gpu=gpu_facts(recording.host),
+        workers=worker_facts(recording.host, pids, log.process.pid),
         limits=tuple(limits),
     )
     return Seen(log, evidence, table.steady)
@@ -155,7 +160,25 @@ def _settings(facts: list[r.Facts], last: r.Facts | None, warmup: int) -> dict[s
     if len(steady) > 1 and (steps := steady[-1].step - steady[0].step) > 0:
         begin, end = steady[0].memory or {}, steady[-1].memory or {}
         found["memory_rate"] = {name: (end[name] - begin[name]) / steps for name in end if name in begin}
+        found["memory_rate"] |= _halves(steady)
     return found
+
+
+def _build(log: ProcessLog) -> str | None:
+    """CUDA version that torch was built for; empty for a build without CUDA, None where torch is not known."""
+    return (log.process.cuda or "") if log.process.torch else None
+
+
+def _halves(steady: list[r.Facts]) -> dict[str, float]:
+    """Growth of reserved memory a step in either half of the steady part: what goes on growing grows in both."""
+    middle = steady[len(steady) // 2]
+    if len(steady) < 4 or not steady[0].step < middle.step < steady[-1].step:
+        return {}
+
+    def rate(one: r.Facts, two: r.Facts) -> float:
+        return ((two.memory or {}).get("peak", 0) - (one.memory or {}).get("peak", 0)) / (two.step - one.step)
+
+    return {"peak_first": rate(steady[0], middle), "peak_last": rate(middle, steady[-1])}
 
 
 def _recompiles(facts: list[r.Facts], warmup: int) -> float | None:

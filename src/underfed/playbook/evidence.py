@@ -84,6 +84,57 @@ class CpuFacts:
     quota: float | None
     limited_by: str | None
     throttled_share: float | None
+    others: float | None = None
+    """CPUs that processes beside the run kept busy, on average."""
+
+
+@dataclass(frozen=True)
+class MemoryFacts:
+    """Host memory in bytes: the limit that holds, and the most that was in use without cache that can be dropped.
+
+    `of_group` tells a cgroup's limit from all that the machine has. `growth` is bytes a minute over `span_s` of the
+    run's later part, None where it does not grow steadily. `kills` counts processes of the group that the kernel killed
+    for memory meanwhile. `worker` is the resident memory of the largest loader worker, memory that it shares included.
+    """
+
+    limit: float
+    used: float
+    of_group: bool
+    growth: float | None
+    span_s: float
+    kills: int
+    worker: float | None
+
+
+@dataclass(frozen=True)
+class GpuFacts:
+    """The busiest GPU by NVML, over the readings in which it was busy. Clocks in MHz, power in W.
+
+    `held` is the share of those readings in which each reason held its clock down. The link is the widest that was
+    seen, since an idle card narrows it.
+    """
+
+    devices: int
+    readings: int
+    sm_mhz: float | None
+    max_sm_mhz: float | None
+    held: dict[str, float]
+    power_w: float | None
+    limit_w: float | None
+    default_limit_w: float | None
+    temp_c: float | None
+    pcie: tuple[int, int] | None
+    pcie_max: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """Loader workers by /proc: CPUs that each may run on, and threads that each holds, at the median."""
+
+    seen: int
+    affinity: float | None
+    threads: float | None
+    loop_affinity: float | None
 
 
 @dataclass(frozen=True)
@@ -195,6 +246,9 @@ class Evidence:
     ranks: tuple[RankFacts, ...] = ()
     skew: SkewFacts | None = None
     gpu_util: float | None = None
+    memory: MemoryFacts | None = None
+    gpu: GpuFacts | None = None
+    workers: WorkerFacts | None = None
     limits: tuple[str, ...] = ()
 
     @property

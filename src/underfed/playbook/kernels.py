@@ -79,3 +79,49 @@ def after(evidence: Evidence, *parts: tuple[float, float]) -> float:
     device = min(evidence.step.device_ms or 0.0, evidence.step_ms)
     saved = sum(share * (1 - 1 / factor) for share, factor in parts)
     return evidence.step_ms - device * min(saved, 0.98)
+
+
+_CONV = re.compile(r"conv(?!ert)|fprop|dgrad|wgrad|winograd|implicit_gemm|xmma_new", re.I)
+_BF16 = re.compile(r"bf16|bfloat16", re.I)
+_ATTENTION_WIDE = re.compile(r"fmha\w*_f32_|Attention(Backward)?Kernel<float", re.I)
+
+
+def conv_share(evidence: Evidence) -> float | None:
+    """Share of the kernel time in convolutions, or None without a traced window."""
+    return _share(evidence, _CONV)
+
+
+def bf16_share(evidence: Evidence) -> float | None:
+    """Share of the kernel time in kernels that name bf16, or None without a traced window."""
+    return _share(evidence, _BF16)
+
+
+def _share(evidence: Evidence, pattern: re.Pattern[str]) -> float | None:
+    facts = evidence.trace
+    total = sum(kernel.total_ns for kernel in facts.kernels) if facts is not None else 0
+    if facts is None or total <= 0:
+        return None
+    return sum(kernel.total_ns for kernel in facts.kernels if pattern.search(kernel.name)) / total
+
+
+@dataclass(frozen=True)
+class AttentionShares:
+    """Shares of the kernel time in fused attention: memory-efficient, of it on 32-bit inputs, and flash or cuDNN."""
+
+    efficient: float
+    efficient_wide: float
+    faster: float
+
+
+def attention_shares(evidence: Evidence) -> AttentionShares | None:
+    """Sort the fused attention kernels by backend, or None without a traced window."""
+    facts, wide = evidence.trace, _share(evidence, _ATTENTION_WIDE)
+    if facts is None or wide is None:
+        return None
+    total = sum(kernel.total_ns for kernel in facts.kernels)
+    spent = facts.character.attention_ns
+    return AttentionShares(
+        efficient=spent.get("efficient", 0) / total,
+        efficient_wide=wide,
+        faster=(spent.get("flash", 0) + spent.get("cudnn", 0)) / total,
+    )

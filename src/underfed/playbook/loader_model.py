@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from underfed.diagnose.thresholds import THRESHOLDS as T
-from underfed.playbook.evidence import Evidence, FetchFacts, LoaderFacts
+from underfed.playbook.evidence import CpuFacts, Evidence, FetchFacts, LoaderFacts
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,11 @@ class Feed:
     cpus: float | None
     fetches: float
     """Batches a step (more than one under gradient accumulation)."""
+    free: float | None = None
+    """CPUs that are left to the run while others keep theirs busy; at least half of what it may use, since the kernel
+    shares fairly."""
+    room: float | None = None
+    """Workers more that fit into the group's memory, each as large as the largest one; None where that is not known."""
 
     @property
     def crowded(self) -> bool:
@@ -108,19 +113,23 @@ class Feed:
         return max(1, math.ceil(1.1 * self.fetches * self.work / max(self.rest, 0.01)))
 
     def sensible(self) -> int:
-        """Workers to advise: those needed, but no more than the CPUs can run where fetches compute."""
+        """Workers to advise: those needed, but no more than the CPUs can run where fetches compute, nor than fit."""
+        most = math.inf if self.room is None else self.loader.workers + math.floor(self.room)
         if self.cpus is None:
-            return min(self.needed(), 8)
+            return int(min(self.needed(), 8, most))
         cap = max(1, math.floor(self.cpus))
-        return min(self.needed(), cap if not self.waiting else max(16, 2 * cap))
+        return int(min(self.needed(), cap if not self.waiting else max(16, 2 * cap), most))
 
-    def supply(self, workers: int, *, compute: float | None = None) -> float:
-        """Time a step for which `workers` workers keep the loop waiting in all, were the loop itself free."""
-        work = self.work if compute is None else compute
-        parallel = self.fetches * work / max(workers, 1)
-        if self.cpus is None:
+    def supply(self, workers: int, *, shared: bool = False) -> float:
+        """Time a step for which `workers` workers keep the loop waiting in all, were the loop itself free.
+
+        `shared`: on the CPUs that others leave.
+        """
+        parallel = self.fetches * self.work / max(workers, 1)
+        cpus = self.free if shared and self.free is not None else self.cpus
+        if cpus is None:
             return parallel
-        return max(parallel, self.fetches * self.compute / max(self.cpus, 0.5))
+        return max(parallel, self.fetches * self.compute / max(cpus, 0.5))
 
     def shared_cpus(self, on_gpu: bool) -> float:
         """Floor under a step that comes from loop and loader sharing the same CPUs."""
@@ -156,7 +165,22 @@ def feed(evidence: Evidence) -> Feed | None:
         wait=data - border,
         cpus=evidence.cpus.usable if evidence.cpus else None,
         fetches=max(evidence.counts.get("fetches", 1.0), 0.01),
+        free=_free(evidence.cpus),
+        room=_room(evidence),
     )
+
+
+def _free(cpus: CpuFacts | None) -> float | None:
+    if cpus is None or cpus.usable is None or cpus.others is None or cpus.visible is None:
+        return None
+    return min(cpus.usable, max(cpus.visible - cpus.others, 0.5 * cpus.usable))
+
+
+def _room(evidence: Evidence) -> float | None:
+    memory = evidence.memory
+    if memory is None or not memory.of_group or not memory.worker:
+        return None
+    return max(0.0, 0.9 * memory.limit - memory.used) / memory.worker
 
 
 def hot_place(evidence: Evidence) -> str | None:

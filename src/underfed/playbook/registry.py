@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from underfed.playbook.rule import Rule
 from underfed.playbook.rules import (
+    m05_tiny_accumulation,
     m08_allocator,
+    m18_device_memory_grows,
+    p03_bf16_emulated,
+    p19_deterministic,
     t01_cannot_tell,
     t02_utilization_misleads,
     t03_threads_above_quota,
@@ -14,6 +18,7 @@ from underfed.playbook.rules import (
     t07_shallow_queue,
     t08_transform_saturates,
     t09_tf32_off,
+    t10_cudnn_search,
     t11_nchw,
     t12_debug_mode,
     t13_fp32,
@@ -24,6 +29,9 @@ from underfed.playbook.rules import (
     t18_small_batch,
     t23_exposed_collectives,
     u08_slow_storage,
+    u09_host_memory,
+    u23_clocks,
+    u25_small_reads,
     x01_more_workers_than_cpus,
     x02_one_worker_feeds,
     x03_input_on_training_thread,
@@ -36,6 +44,12 @@ from underfed.playbook.rules import (
     x11_single_tensor_optimizer,
     x12_cache_emptied,
     x13_late_rank,
+    x14_gpu_not_used,
+    x15_pinned_workers,
+    x16_pcie_link,
+    x17_slower_attention,
+    x18_worker_threads,
+    x56_data_parallel,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -43,6 +57,11 @@ RULES: tuple[Rule, ...] = (
     t01_cannot_tell.RULE,
     t02_utilization_misleads.RULE,
     t03_threads_above_quota.RULE,
+    x14_gpu_not_used.RULE,
+    x15_pinned_workers.RULE,
+    u09_host_memory.RULE,
+    u23_clocks.RULE,
+    x16_pcie_link.RULE,
     # dataloader
     t05_workers_restart.RULE,
     x02_one_worker_feeds.RULE,
@@ -50,13 +69,17 @@ RULES: tuple[Rule, ...] = (
     t06_blocking_copy.RULE,
     t07_shallow_queue.RULE,
     x01_more_workers_than_cpus.RULE,
+    x18_worker_threads.RULE,
     u08_slow_storage.RULE,
+    u25_small_reads.RULE,
     t08_transform_saturates.RULE,
     x03_input_on_training_thread.RULE,
     # free knobs
     t12_debug_mode.RULE,
     t09_tf32_off.RULE,
     t11_nchw.RULE,
+    t10_cudnn_search.RULE,
+    p19_deterministic.RULE,
     x12_cache_emptied.RULE,
     m08_allocator.RULE,
     x10_garbage_collection.RULE,
@@ -68,15 +91,20 @@ RULES: tuple[Rule, ...] = (
     x09_work_on_training_thread.RULE,
     # precision
     t13_fp32.RULE,
+    p03_bf16_emulated.RULE,
     # kernels
     t14_unfused_attention.RULE,
+    x17_slower_attention.RULE,
     t16_recompiles.RULE,
     t15_launch_bound.RULE,
     # memory trades
     t17_checkpointing.RULE,
+    m05_tiny_accumulation.RULE,
     t18_small_batch.RULE,
+    m18_device_memory_grows.RULE,
     # comms
     t23_exposed_collectives.RULE,
+    x56_data_parallel.RULE,
     x13_late_rank.RULE,
 )
 

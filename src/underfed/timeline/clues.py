@@ -29,6 +29,7 @@ _FORWARD = frozenset(
         "aten::silu", "aten::dropout", "aten::multi_head_attention_forward",
     }
 )  # fmt: skip
+_DATA_PARALLEL = frozenset({"DataParallel.forward"})
 _OPTIMIZER = "Optimizer.step#"
 _LISTS = re.compile(r"multi_tensor_apply|FusedAdam|FusedSgd|fused_adam|fused_sgd", re.IGNORECASE)
 #: Reads of results with at most this many launches in between belong to one piece of work on the host.
@@ -46,7 +47,7 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True):
     update many tensors each, and `optimizer` the class's name. `reading_ns` is host time from the first to the last
     read of results in a row, with what was done between them. `worker_starts` are starts of a loader's workers,
     `worker_silence_ns` what they took and `worker_start_ns` that with the wait for the first batch. `step_reads` are
-    copies to the host by step.
+    copies to the host by step. `data_parallel`: torch.nn.DataParallel ran.
     """
 
     backward_nodes: int = 0
@@ -62,6 +63,7 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True):
     worker_silence_ns: int = 0
     worker_start_ns: int = 0
     step_reads: tuple[int, ...] = ()
+    data_parallel: bool = False
 
 
 def clues_of(view: HostView, marks: Marks, inside: Flags, asked: Rows) -> Clues:
@@ -93,6 +95,7 @@ def clues_of(view: HostView, marks: Marks, inside: Flags, asked: Rows) -> Clues:
         worker_silence_ns=int(silences.sum()),
         worker_start_ns=_both(starts),
         step_reads=_reads_by_step(timeline, launches, marks, asked),
+        data_parallel=bool((inside & named.among(_DATA_PARALLEL)).any()),
     )
 
 

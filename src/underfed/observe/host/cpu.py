@@ -119,12 +119,26 @@ def load(root: Path = Path("/")) -> float | None:
 
 def stolen(root: Path = Path("/")) -> tuple[int, int] | None:
     """Return CPU time since boot, all CPUs together, in ticks: stolen by the hypervisor, and all there was."""
+    found = ticks(root)
+    return (found.stolen, found.all) if found else None
+
+
+class Ticks(NamedTuple):
+    """CPU time since boot, all CPUs together, in ticks: with nothing to run, stolen by the hypervisor, and all."""
+
+    idle: int
+    stolen: int
+    all: int
+
+
+def ticks(root: Path = Path("/")) -> Ticks | None:
+    """Return the machine's CPU time by what it went to; None where /proc/stat does not tell."""
     words = (text(f"{base(root)}/proc/stat") or "").partition("\n")[0].split()
-    ticks = [integer(word) for word in words[1:9]]
-    if not words or words[0] != "cpu" or len(ticks) < 8:
+    read = [integer(word) for word in words[1:9]]
+    if not words or words[0] != "cpu" or len(read) < 8:
         return None
-    known = [tick for tick in ticks if tick is not None]
-    return (known[7], sum(known)) if len(known) == 8 else None
+    known = [tick for tick in read if tick is not None]
+    return Ticks(known[3] + known[4], known[7], sum(known)) if len(known) == 8 else None
 
 
 def cores(root: Path = Path("/"), pid: int | str = "self") -> int | None:

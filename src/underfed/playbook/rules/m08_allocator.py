@@ -67,6 +67,7 @@ def check(evidence: Evidence) -> Finding | None:
             text="take empty_cache() out of the loop; against fragmentation, let segments grow",
             code="PYTORCH_ALLOC_CONF=expandable_segments:True",
         ),
+        note=None if dear else "what a retry costs was not timed; many of them end in an out-of-memory error",
     )
 
 

@@ -18,6 +18,8 @@ How it is found
     least number of workers whose supply meets the loop's demand, capped by the usable CPUs where fetches compute. A
     trace shows only the wait, so there the finding says what it cannot tell.
 
+    A worker more than memory has room for (U9) is not advised, and what other processes keep busy widens the range.
+
 When it stays silent
     When the wait sits at epoch borders (T5), when the CPUs are already saturated (T8, X1), when one of several workers
     delivers everything (X2), and when the device is busy.
@@ -50,7 +52,8 @@ def check(evidence: Evidence) -> Finding | None:
     best = max(model.rest, 0.8 * model.shared_cpus(evidence.on_gpu), 0.7 * model.supply(wanted))
     likely = max(model.rest, model.supply(wanted), model.shared_cpus(evidence.on_gpu))
     slack = 1.0 if model.waiting else 1.25
-    slow = max(slack * likely + 0.05 * (evidence.step_ms - likely), model.displaced(evidence.on_gpu))
+    others = max(likely, model.supply(wanted, shared=True))
+    slow = max(slack * others + 0.05 * (evidence.step_ms - others), model.displaced(evidence.on_gpu))
     gain = gain_between(evidence, 0.9 * best, (likely, slow))
     if now > 0 and model.waiting:
         gain = gain_between(evidence, 0.9 * best, (likely, evidence.step_ms))
@@ -68,12 +71,17 @@ def check(evidence: Evidence) -> Finding | None:
             Observation(source="agent", text="CPU time of one fetch", value=round(model.fetch.cpu, 3), unit="ms"),
             Observation(source="agent", text="the loop without the wait", value=round(model.rest, 3), unit="ms/step"),
             Observation(source="host", text="CPUs the run may use", value=model.cpus, unit="CPUs"),
+            Observation(source="host", text="CPUs that others leave free", value=_shown(model.free), unit="CPUs"),
         ],
         fix=Fix(
             text=f"set num_workers={wanted} (now {now})",
             code=f"DataLoader(..., num_workers={wanted}, persistent_workers=True)",
         ),
     )
+
+
+def _shown(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
 
 
 def _traced(evidence: Evidence) -> Finding | None:
