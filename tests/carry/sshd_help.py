@@ -48,8 +48,10 @@ class Box:
             "StrictModes no",
             "MaxStartups 100",
             "LogLevel ERROR",
-            *([f"SetEnv PATH={far_path}"] if far_path else []),
+            # The start-up files of whoever runs the tests are not part of them.
+            f"SetEnv HOME={folder}/home PATH={far_path or os.environ['PATH']}",
         ]
+        (folder / "home").mkdir()
         (folder / "sshd_config").write_text("\n".join(lines) + "\n")
         self.known = folder / "known"
         self.known.write_text(f"[127.0.0.1]:{self.port} {(folder / 'host.pub').read_text()}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -154,11 +153,6 @@ def test_a_bare_far_side(tmp_path: Path, far: Path, tools: list[str]) -> None:
         (bare / "python3").chmod(0o755)
     box = Box(tmp_path / "box", far_path=str(bare)).start()
     try:
-        found = subprocess.run(
-            ["ssh", "box", "command -v python3"], env=box.env, capture_output=True, text=True, check=False
-        )
-        if "python3" in tools and found.stdout.strip() != str(bare / "python3"):
-            pytest.skip("this account's shell start-up puts another Python first")
         done = underfed("pull", f"box:{far}", tmp_path / "dst", env=box.env)
         assert files_of(tmp_path / "dst") == files_of(far), done.stdout + done.stderr
         if len(tools) == 1:
