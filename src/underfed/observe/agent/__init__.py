@@ -2,11 +2,14 @@
 
 Loaded from its file path by the boot module, under the name `_underfed_agent`, on any Python from 3.9: it imports the
 standard library alone. It installs no signal handler, opens no port, starts no process, and synchronizes nothing.
+`underfed.watch()` loads it under its own name and arms it for a while, with `install` and `remove`.
 """
 
 import atexit
 import os
 import sys
+
+_prepared = False
 
 
 def _parse(options):
@@ -47,11 +50,12 @@ def _switch(torch, folder):
     overrides.install(torch, folder, core.S.options)
 
 
-def install(folder, options=""):
-    """Hook torch, which has just been imported, and write to `folder`; called once a process."""
-    torch = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "autograd"):
+def _prepare():
+    """Do once a process what cannot be taken back: hooks around forks, which do nothing while nobody watches."""
+    global _prepared
+    if _prepared:
         return
+    _prepared = True
     from . import (
         clock,
         collect,
@@ -63,14 +67,31 @@ def install(folder, options=""):
         hidden,
         loader,
         optim,
+        patches,
         sampler,
         tensors,
         window,
         writer,
     )
 
-    hidden.hide((clock, collect, comms, core, ddp, facts, frames, loader, optim, sampler, tensors, window, writer))
-    core.start(folder, _parse(options))
+    hidden.hide((clock, collect, comms, core, ddp, facts, frames, hidden, loader, optim, patches, sampler, tensors))
+    hidden.hide((window, writer))
+    os.register_at_fork(
+        before=sampler.before_fork,
+        after_in_parent=sampler.after_fork_in_parent,
+        after_in_child=sampler.after_fork_in_child,
+    )
+
+
+def install(folder, options="", ended=None):
+    """Hook torch, which has been imported, and write to `folder`; `ended` is as in `core.start`."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "autograd"):
+        return
+    from . import collect, comms, core, ddp, facts, loader, optim, sampler, tensors, window
+
+    _prepare()
+    core.start(folder, _parse(options), ended)
     if core.S.options.get("steps"):
         core.S.on_boundary.append(sampler.stop_at_limit)
     if "trial" in core.S.options:
@@ -98,9 +119,36 @@ def install(folder, options=""):
             comms.install(torch)
 
     core.S.on_boundary.append(when_distributed)
-    os.register_at_fork(
-        before=sampler.before_fork,
-        after_in_parent=sampler.after_fork_in_parent,
-        after_in_child=sampler.after_fork_in_child,
-    )
     atexit.register(_at_exit)
+
+
+def catch_up():
+    """Write what has gathered, for a reader of the recording; what follows is watched as before."""
+    from . import sampler
+
+    ran = sampler.halt()
+    sampler.flush()
+    if ran:
+        sampler.ensure()
+
+
+def remove():
+    """End the watch: write what is left, and put everything back as it was before `install`."""
+    from . import clock, collect, core, ddp, facts, frames, loader, optim, patches, sampler, window
+
+    for part in (window.close, _at_exit):
+        try:
+            part()
+        except Exception as error:
+            core.fault("remove", error)
+    core.S.on = False
+    if core.S.ended is not None and core.S.owner == os.getpid():
+        core.S.ended[0] = 1  # for workers that live on
+    sampler.halt()
+    clock.CLOCK.thread = None  # whatever still calls one of our wrappers, on any thread, is only passed on
+    for undo in (patches.undo, optim.remove, collect.remove):
+        undo()
+    for module in (loader, ddp, facts, frames, sampler):
+        module.forget()
+    atexit.unregister(_at_exit)
+    core.S.writer.close()

@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections import deque
+from threading import get_ident
 
 from . import frames
 from .clock import CLOCK, POST
@@ -45,6 +46,8 @@ class State:
         self.anomaly_at = None
         self.on_boundary = []
         self.header_written = False
+        self.owner = None
+        self.ended = None
 
 
 S = State()
@@ -89,6 +92,9 @@ def _number(name):
 
 def write(kind, **fields):
     """Write one line, after the header."""
+    if over():
+        S.on = False
+        return
     header()
     if S.writer is not None:
         S.writer.write(kind, **fields)
@@ -155,8 +161,20 @@ def optimizer_stepped(optimizer, now, frame):
     CLOCK.section = POST
 
 
-def start(folder, options):
-    """Turn the agent on in this process."""
+def over():
+    """Tell whether the watch that this process was forked in has ended meanwhile."""
+    return S.ended is not None and S.ended[0] and S.owner != os.getpid()
+
+
+def start(folder, options, ended=None):
+    """Turn the agent on in this process.
+
+    `ended` is a byte that forked children share, where a watch may end before the process: it is set then.
+    """
+    S.__init__()
+    CLOCK.thread = get_ident()
+    CLOCK.reset()
     S.writer = Writer(folder)
+    S.owner, S.ended = os.getpid(), ended
     S.options = options
     S.on = True

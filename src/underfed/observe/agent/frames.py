@@ -25,6 +25,14 @@ def _library_roots():
     return tuple(found)
 
 
+def forget():
+    """Start over: names of a notebook's cells may have changed."""
+    global namer
+    namer = None
+    for known in (_user, _names, _for_iter):
+        known.clear()
+
+
 def is_user(filename):
     """Tell whether a source file is the user's own: neither the standard library nor an installed package."""
     known = _user.get(filename)

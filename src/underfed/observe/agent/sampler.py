@@ -13,7 +13,7 @@ from time import perf_counter_ns
 
 from . import frames
 from .clock import CLOCK, DATA, LOOP, POST, REGIONS
-from .core import S, fault, write
+from .core import S, fault, over, write
 
 PERIOD = 0.02
 WORKER_PERIOD = 0.05
@@ -231,6 +231,9 @@ def _loop(stop, done):
             seed = (seed * 1103515245 + 12345) & 0x7FFFFFFF
             if stop.acquire(timeout=period * (0.5 + (seed >> 8 & 0xFFFF) / 65536)):
                 break
+            if over():
+                S.on = False
+                break
             now = perf_counter_ns()
             try:
                 _take(now - last)
@@ -281,6 +284,12 @@ def stop_at_limit(_kind):
         flush()
         write("end", steps=S.index)
         S.writer.broken, S.writer.say = True, False
+
+
+def forget():
+    """Start over."""
+    for known in (_stacks, _torch_lines, _files):
+        known.clear()
 
 
 def _wait_for_thread_exit():

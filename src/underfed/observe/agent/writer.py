@@ -60,6 +60,17 @@ class Writer:
         except Exception:
             pass
 
+    def close(self):
+        """Write no more."""
+        if self.fd is not None and not self.broken:
+            try:
+                seen = os.fstat(self.fd)
+                if (seen.st_dev, seen.st_ino) == self.inode:
+                    os.close(self.fd)
+            except Exception:
+                pass
+        self.fd, self.broken, self.say = None, True, False
+
     def forget(self):
         """In a forked child: leave the parent's file alone and start an own one when needed."""
         if self.fd is not None and not self.broken:
