@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
+    from underfed.live_view.beside import Beside
+    from underfed.live_view.terminal import LastRow, Screen
     from underfed.observe.launch import Status
     from underfed.observe.watch import Watch
 
@@ -18,6 +20,7 @@ def run(
     out: Path | None = None,
     window: str = "10",
     steps: int | None = None,
+    live: Annotated[bool | Literal["screen"], Parameter(negative=())] = False,
     json: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     command: Annotated[list[str], Parameter(parse=False)],
 ) -> int:
@@ -34,6 +37,9 @@ def run(
         Steps that are traced once to see the device at work, or `off`.
     steps
         Stop watching after this many steps; the command goes on.
+    live
+        Show step time, budget and verdict while the command runs: in the last row of the terminal, which the command's
+        output then leaves out. `--live=screen` takes the whole terminal, for a command that writes elsewhere.
     json
         File for the diagnosis as JSON; `-` is stdout.
     """
@@ -49,10 +55,28 @@ def run(
         raise UsageError(f"run: --json {json}: its folder does not exist; create it first")
     if sys.platform != "linux":
         return _unobserved(command)
-    return _observed(command, out=out, window=window, steps=steps, json=json)
+    view = _view(live)
+    return _observed(command, out=out, window=window, steps=steps, json=json, view=view)
 
 
-def _observed(command: list[str], *, out: Path | None, window: str, steps: int | None, json: Path | None) -> int:
+def _view(live: bool | str) -> LastRow | Screen | None:
+    """Return where the live view goes; None where none is wanted or nobody would see it."""
+    if not live:
+        return None
+    from underfed.live_view.terminal import terminal_of
+
+    return terminal_of("screen" if live == "screen" else "line")
+
+
+def _observed(
+    command: list[str],
+    *,
+    out: Path | None,
+    window: str,
+    steps: int | None,
+    json: Path | None,
+    view: LastRow | Screen | None,
+) -> int:
     from underfed.observe import launch
     from underfed.observe.launch_environment import inherited_environment, with_agent
     from underfed.observe.launch_streams import plug_closed_streams, say
@@ -70,6 +94,8 @@ def _observed(command: list[str], *, out: Path | None, window: str, steps: int |
         folder = None
         say(f"{error}. The command runs, but nothing is recorded")
     observer = _Observer(folder, window=window, steps=steps, json=json)
+    if view is not None:
+        observer.show(view, command)
     try:
         status = launch.run_command(command, environment, tick=observer.tick, finish=observer.finish)
     except launch.CannotStartError:
@@ -86,6 +112,26 @@ class _Observer:
         self._folder, self._window, self._steps, self._json = folder, window, steps, json
         self._watch: Watch | None = None
         self._failed = False
+        self._view: LastRow | Screen | None = None
+        self._command: list[str] = []
+        self._beside: Beside | None = None
+
+    def show(self, view: LastRow | Screen, command: list[str]) -> None:
+        """Show what is seen while the command runs; Ctrl-Z gives the terminal back before it stops this process."""
+        import os
+        import signal
+
+        self._view, self._command = view, command
+
+        def stop(number: int, _: object) -> None:
+            if self._beside is not None:
+                self._beside.pause()
+            os.kill(os.getpid(), signal.SIGSTOP if number == signal.SIGTSTP else number)
+            if self._beside is not None:
+                self._beside.resume()
+
+        if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGTSTP, stop)
 
     def tick(self) -> None:
         from underfed.observe.launch_streams import say
@@ -101,12 +147,29 @@ class _Observer:
             self._watch = Watch(self._folder, window=self._window, steps=self._steps, json_file=self._json)
             self._failed = False
         self._watch.tick()
+        if self._view is not None and self._folder is not None:
+            self._draw(self._view, self._folder)
+
+    def _draw(self, view: LastRow | Screen, folder: Path) -> None:
+        if self._beside is None:
+            from underfed.live_view.beside import Beside
+
+            self._beside = Beside(folder, self._command, view)
+        try:
+            self._beside.tick()
+        except Exception:
+            self._beside.pause()
+            self._view = None  # the row is not worth more than one attempt
+            raise
 
     def finish(self, status: Status) -> None:
         import signal
 
         from underfed.observe.launch_streams import say
 
+        if self._beside is not None:
+            self._beside.pause()
+            self._view = None
         if status.signal == signal.SIGKILL:
             say("the command was ended by SIGKILL; if nobody sent it, memory ran out (see dmesg, or memory.events)")
         if self._watch is None:

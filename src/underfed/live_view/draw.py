@@ -40,25 +40,34 @@ def page(state: State, width: int, height: int, *, ascii_only: bool) -> list[Lin
 
 
 def status(state: State, width: int, *, ascii_only: bool) -> Line:
-    """Return the same in one line of at most `width` columns."""
+    """Return the same in one line of at most `width` columns; a part that does not fit is left out as a whole."""
     judged = state.judged
-    line: Line = [("underfed", "bold")]
-    if state.step_ms is not None:
-        line.append((f"  {milliseconds(state.step_ms)} a step, {_rate(state.rate)}", ""))
-        line.append((f" {spark(state.step_track, 10, top=None, ascii_only=ascii_only)}", "cyan"))
-    elif judged is None:
-        line.append(("  no steps yet", "dim"))
+    parts: list[Line] = [[("underfed", "bold")]]
     if (late := _late(state)) is not None:
-        line.append((f" ({late})", "bold red"))
+        parts.append([(f"  {late}", "bold red")])
+    elif state.step_ms is not None:
+        parts.append([(f"  {milliseconds(state.step_ms)} a step, {_rate(state.rate)}", "")])
+    elif judged is None:
+        parts.append([("  no steps yet", "dim")])
     if judged is not None:
         words = clean(judged.key[1], ascii_only=ascii_only)
         cause = f" {clean(judged.cause, ascii_only=ascii_only)}" if judged.cause else ""
-        line += [("  ", ""), (words, BOUND_STYLE[judged.bound]), (f"{cause} since {_clock(state.since)}", "")]
+        parts.append(
+            [("  ", ""), (words, BOUND_STYLE[judged.bound]), (cause, ""), (f" since {_clock(state.since)}", "")]
+        )
         largest = sorted(judged.parts, key=lambda part: -part[1])[:2]
-        line.append(("".join(f"  {name} {_percent(share)}" for name, share in largest if share >= 0.005), "dim"))
+        parts += [[(f"  {name} {_percent(share)}", "dim")] for name, share in largest if share >= 0.005]
+    if state.step_ms is not None:
+        parts.append([("  ", ""), (spark(state.step_track, 8, top=None, ascii_only=ascii_only), "cyan")])
     for track in state.tracks[:2]:
-        line.append((f"  {clean(track.name, ascii_only=ascii_only)} {clean(track.text, ascii_only=ascii_only)}", "dim"))
-    return fit(line, width)
+        parts.append(
+            [(f"  {clean(track.name, ascii_only=ascii_only)} {clean(track.text, ascii_only=ascii_only)}", "dim")]
+        )
+    line: Line = []
+    for part in parts:
+        if sum(cells(text) for text, _ in (*line, *part)) <= width:
+            line += part
+    return line or fit(parts[0], width)
 
 
 def status_text(state: State, ascii_only: bool) -> str:

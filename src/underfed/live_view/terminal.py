@@ -12,6 +12,8 @@ import termios
 from collections.abc import Sequence
 from typing import Any
 
+from underfed.errors import UsageError
+from underfed.observe.launch_environment import inherited_environment
 from underfed.report.page import Line
 
 #: Terminals that know no cursor.
@@ -39,6 +41,17 @@ if not os.read(0, 1):
 def moves_cursor(descriptor: int) -> bool:
     """Return whether a descriptor is a terminal on which the cursor can be moved."""
     return os.isatty(descriptor) and os.environ.get("TERM", "").lower() not in _DUMB
+
+
+def taste() -> tuple[bool, bool]:
+    """Return whether to use colours, and whether to keep to ASCII: without colours, and where the locale is not UTF-8.
+
+    Python takes the locale `C` for UTF-8, so the environment is asked as it came.
+    """
+    given = inherited_environment()
+    locale = next((value for name in (b"LC_ALL", b"LC_CTYPE", b"LANG") if (value := given.get(name))), b"")
+    colour = not os.environ.get("NO_COLOR")
+    return colour, not (colour and b"utf8" in locale.lower().replace(b"-", b""))
 
 
 def paint(lines: Sequence[Line], *, colour: bool) -> list[str]:
@@ -209,3 +222,24 @@ class LastRow(Terminal):
         if self._held is not None:
             self.write(f"\x1b7\x1b[{self._held[1]};1H\x1b[0m\x1b[2K\x1b8{_WHOLE}")
             self._held = None
+
+
+def terminal_of(choice: str) -> LastRow | Screen | None:
+    """Return where `run` draws beside its command: None where there is no terminal for it.
+
+    `line` is the last row of the terminal that stderr is. `screen` is the whole terminal, wherever the command's output
+    goes; raises UsageError where that is this terminal, since a page would cover what the command writes.
+    """
+    if choice == "line":
+        return LastRow(2) if moves_cursor(2) else None
+    try:
+        descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if os.isatty(1) or os.isatty(2):
+        os.close(descriptor)
+        raise UsageError(
+            "run: --live=screen would cover what the command writes to this terminal: send that elsewhere"
+            " (... > train.log 2>&1), or take --live"
+        )
+    return Screen(descriptor) if moves_cursor(descriptor) else None

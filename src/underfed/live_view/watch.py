@@ -18,12 +18,12 @@ from underfed.live_view.gauges import Sample, gauges
 from underfed.live_view.outside import Outside, Verdict, sample
 from underfed.live_view.signals import Signals
 from underfed.live_view.state import Reading, State, judge, read
-from underfed.live_view.terminal import Screen, moves_cursor
-from underfed.live_view.words import judged
+from underfed.live_view.terminal import Screen, moves_cursor, taste
+from underfed.live_view.words import command_words, judged
 from underfed.observe.live import proc
 from underfed.observe.live.target import Target
 from underfed.observe.live.window import Glance
-from underfed.report.page import say, wants_colour
+from underfed.report.page import say
 from underfed.report.text import clean
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ class _Loop:
     def __init__(
         self, target: Target, seconds: float, screen: Screen | None, lines: TextIO | None, *, to_stdout: bool
     ) -> None:
-        words = " ".join(proc.command_line(target.pid)) or "?"
+        words = command_words(proc.command_line(target.pid))
         now = time.time()
         self.state = State(
-            title=f"attach {target.pid}  {clean(words, ascii_only=False)}",
+            title=f"attach {target.pid}  {words}",
             hint="q quits, the run goes on" if screen is not None else "",
             began=now,
             at=now,
@@ -89,7 +89,7 @@ class _Loop:
         self._seconds = seconds
         self._before: Sample | None = None
         self._quit = False
-        self._colour = screen is not None and wants_colour(sys.stdout)
+        self._colour, self._ascii = taste()
 
     def pause(self) -> None:
         """Give the terminal back for as long as this process is stopped."""
@@ -173,7 +173,7 @@ class _Loop:
             return
         screen.take()
         columns, rows = screen.size()
-        screen.draw(page(self.state, columns, rows, ascii_only=not self._colour), colour=self._colour)
+        screen.draw(page(self.state, columns, rows, ascii_only=self._ascii), colour=self._colour)
 
 
 def _json_line(diagnosis: LiveDiagnosis) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from underfed.diagnose.live_frames import COMMS, DATA, WORK
 from underfed.diagnose.live_records import LiveDiagnosis
 from underfed.diagnosis import Diagnosis
@@ -34,6 +36,11 @@ def judged(diagnosis: Diagnosis, at: float) -> Judged:
         device=subject.device,
         ranks=subject.ranks,
     )
+
+
+def command_words(words: Sequence[str]) -> str:
+    """Return a command for the view's title: its program by its name alone."""
+    return " ".join([words[0].rpartition("/")[2], *words[1:]]) if words else "?"
 
 
 def _of_step(diagnosis: Diagnosis) -> tuple[tuple[str, float], ...]:
