@@ -1,14 +1,16 @@
 """Keep recordings of the planted scripts: `python bench/score/keep.py [NAME...]`, on a machine that does nothing else.
 
-Each script runs once under `underfed run`, and once more without its fault and without underfed, for the true step.
-Kept are the recording's lines, with absolute paths made relative, in one compressed JSON file a script, and the true
-steps in ms with and without the fault.
+Each script runs once under `underfed run`; kept are the recording's lines, with absolute paths made relative, in one
+compressed JSON file a script. With --gains the scripts run without underfed, with and without their fault in turns, and
+the true steps are kept in steps.json, in ms, where the turns agree.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -16,12 +18,22 @@ from pathlib import Path
 from reduce import anonymous
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "planted"))
+
+from expect import PLANTED, Planted  # noqa: E402 - a folder of the tests
+from harness import bare, missing, watched  # noqa: E402
+
+#: Any other absolute path, such as the folder in which the script ran.
+_PLACE = re.compile(r'"/(?:[^"/]*/)*([^"/]*)"')
 KEPT = ROOT / "tests" / "fixtures" / "planted"
+#: Two turns of the same command agree where the longer step is no more than this many times the shorter one.
+_AGREE = 1.15
 
 
 def pack(recording: Path, file: Path) -> None:
     """Write the lines of a recording to one file; device traces are left out."""
-    lines = {path.name: anonymous(path.read_text()) for path in sorted(recording.glob("*.json*")) if path.is_file()}
+    files = [path for path in sorted(recording.glob("*.json*")) if path.is_file()]
+    lines = {path.name: _PLACE.sub(r'"\1"', anonymous(path.read_text())) for path in files}
     lines.pop("diagnosis.json", None)
     text = json.dumps(lines, separators=(",", ":"), sort_keys=True)
     file.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
@@ -33,32 +45,44 @@ def unpack(file: Path, folder: Path) -> None:
         (folder / Path(name).name).write_text(text)
 
 
+def _steps(planted: Planted) -> list[float] | None:
+    """Step times in ms with and without the fault, in turns; None where the turns disagree: the machine was busy."""
+    times: dict[bool, list[float]] = {False: [], True: []}
+    with tempfile.TemporaryDirectory() as folder:
+        for fixed in (False, True, True, False):
+            ms = bare(planted, Path(folder), fixed=fixed).step_ms
+            if ms is None:
+                return None
+            times[fixed].append(ms)
+    if any(max(both) > _AGREE * min(both) for both in times.values()):
+        return None
+    return [round(min(both), 3) for both in times.values()]
+
+
 def main() -> int:
     """Run the command line."""
-    sys.path.insert(0, str(ROOT / "tests" / "planted"))
-    from expect import PLANTED
-    from harness import bare, missing, watched
-
-    wanted = set(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", help="scripts; all of them without any")
+    parser.add_argument("--gains", action="store_true", help="time the scripts with and without the fault instead")
+    given = parser.parse_args()
     KEPT.mkdir(parents=True, exist_ok=True)
     steps_file = KEPT / "steps.json"
-    steps = json.loads(steps_file.read_text()) if steps_file.is_file() else {}
     for one in PLANTED:
-        if (wanted and one.id not in wanted) or missing(one) or one.exit_code:
+        if (given.names and one.id not in given.names) or missing(one) or one.exit_code:
+            continue
+        if given.gains:
+            if one.rules and (one.fixed or one.fixed_store) and (found := _steps(one)) is not None:
+                steps = json.loads(steps_file.read_text()) if steps_file.is_file() else {}
+                steps_file.write_text(json.dumps({**steps, one.id: found}, indent=1, sort_keys=True) + "\n")
+                print(f"{one.id:24s} {found[0]:8.1f} {found[1]:8.1f} ms {found[0] / found[1]:6.2f}x", flush=True)
             continue
         with tempfile.TemporaryDirectory() as text:
             folder = Path(text)
             (folder / "work").mkdir()
             watched(one, folder / "work", out=folder / "recording", json=folder / "d.json")
-            if not (folder / "recording").is_dir():
-                continue
-            pack(folder / "recording", KEPT / f"{one.id}.json.gz")
-            if one.fixed or one.fixed_store:
-                times = [bare(one, folder / "work", fixed=fixed).step_ms for fixed in (False, True)]
-                steps[one.id] = [None if ms is None else round(ms, 3) for ms in times]
-        size = (KEPT / f"{one.id}.json.gz").stat().st_size
-        print(f"{one.id:24s} {size / 1000:6.1f} kB  {steps.get(one.id)}", flush=True)
-        steps_file.write_text(json.dumps(steps, indent=1, sort_keys=True) + "\n")
+            if (folder / "recording").is_dir():
+                pack(folder / "recording", KEPT / f"{one.id}.json.gz")
+                print(f"{one.id:24s} {(KEPT / f'{one.id}.json.gz').stat().st_size / 1000:6.1f} kB", flush=True)
     return 0
 
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from cases import SOURCES, Case
-from measure import Figures, by_rule, figures, thresholds
+from score_cases import SOURCES, Case
+from score_measure import Figures, by_rule, figures, thresholds
 
 FIGURES = Path(__file__).resolve().with_name("accuracy.json")
 RECORDED = "2026-12-02, one NVIDIA H200 (driver 580.159.04), 16 CPU cores, torch 2.11.0+cu130"

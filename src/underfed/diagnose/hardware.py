@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from statistics import fmean, median
 from typing import Any
 
@@ -11,8 +12,9 @@ from underfed.playbook.evidence import GpuFacts, MemoryFacts, WorkerFacts
 
 #: Utilization from which a reading tells of a GPU at work.
 _BUSY = 50.0
-#: Memory has to grow over at least this many seconds, and in both halves of them, to count as growing.
+#: Memory has to grow over at least this many seconds, and in each part of them, to count as growing.
 _GROWING_S = 60.0
+_PARTS = 5
 #: Reasons that hold a clock down and come from the card or its operator, not from the idle state.
 _HARMLESS = frozenset({"idle", "display clock setting"})
 
@@ -46,18 +48,21 @@ def memory_facts(host: list[dict[str, Any]], workers: set[int]) -> MemoryFacts |
 
 
 def _growth(rows: list[tuple[float, float]]) -> tuple[float | None, float]:
-    """Growth in bytes a minute over the later two thirds, and their seconds; None where one half of them does not."""
+    """Growth in bytes a minute over the later two thirds, and their seconds; None where a part of them has none.
+
+    A single jump, or growth that has come to an end, is no growth that goes on.
+    """
     late = rows[len(rows) // 3 :]
-    if len(late) < 6 or late[-1][0] - late[0][0] < _GROWING_S:
+    if len(late) < 2 * _PARTS or late[-1][0] - late[0][0] < _GROWING_S:
         return None, 0.0
-    thirds = len(late) // 3
-    parts = (late[:thirds], late[thirds:-thirds], late[-thirds:])
-    first, middle, last = (fmean(used for _, used in part) for part in parts)
     span = late[-1][0] - late[0][0]
-    if not first < middle < last or min(middle - first, last - middle) < 0.25 * (last - first):
+    size = len(late) // _PARTS
+    parts = [late[at * size : (at + 1) * size] for at in range(_PARTS)]
+    means = [(fmean(at for at, _ in part), fmean(used for _, used in part)) for part in parts]
+    total = means[-1][1] - means[0][1]
+    if total <= 0 or any(two[1] - one[1] < 0.4 * total / (_PARTS - 1) for one, two in pairwise(means)):
         return None, span
-    # The middles of the outer thirds lie two thirds of the span apart.
-    return (last - first) / (span * 2 / 3) * 60, span
+    return total / (means[-1][0] - means[0][0]) * 60, span
 
 
 def _of(host: list[dict[str, Any]], name: str) -> Iterator[tuple[int, float]]:

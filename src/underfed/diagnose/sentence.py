@@ -28,7 +28,7 @@ def _waits(evidence: Evidence, decided: Split) -> str:
         "sync": "waits for the device to finish",
         "launch": "waits for the next launch",
         "stall": "waits for other work on the training thread",
-        "comms": "waits for the other ranks",
+        "comms": "waits for the exchange between ranks",
     }
     known = {name: value for name, value in evidence.wait_ms.items() if name in names}
     # The largest wait of the bound: another bound's single wait can be larger than each of several that add up to this.

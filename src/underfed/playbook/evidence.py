@@ -270,9 +270,10 @@ class Evidence:
         """What slow code inside forward, backward or the optimizer holds up: launches on a GPU, else computing."""
         return "host" if self.on_gpu else "compute"
 
-    def at_place(self, where: str) -> float:
-        """All time on the training thread at one line, whatever it was: its waits, copies and own work."""
-        return sum(spot.ms for spot in self.spots if spot.where == where)
+    def work_at(self, where: str) -> float:
+        """Time of the training thread's own work at one line, without its waits and copies, which are timed."""
+        timed = ("sync", "d2h", "h2d", "gc")
+        return sum(spot.ms for spot in self.spots if spot.where == where and spot.kind not in timed)
 
     def top(self, *kinds: str) -> Spot | None:
         """The place of these classes that holds most time."""

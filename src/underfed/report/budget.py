@@ -16,7 +16,7 @@ _MEANING = {
     "sync": "a sync emptied the queue",
     "launch": "host too slow to launch work",
     "stall": "logging, checkpoints, pauses",
-    "comms": "waiting for other ranks",
+    "comms": "exchange between ranks",
     "other": "not accounted for",
     "not split": "in the rows marked ?",
     "overlap": "counted in two rows above",

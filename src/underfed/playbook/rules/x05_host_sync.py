@@ -53,8 +53,9 @@ def check(evidence: Evidence) -> Finding | None:
     # Without the waits alone the step loses `waited`; without what those lines do around them (norms, an EMA on the
     # host) it loses all of their time. Behind both lies the refilling of the queue, which only a trial can size.
     # In a trace the same is the time from the first to the last read in a row.
-    lines = max(waited, sum(evidence.at_place(place) for place in {found[1] for found in places if found[1]}))
-    lines = max(lines, evidence.reading_ms or 0.0)
+    lines = waited + sum(evidence.work_at(place) for place in {found[1] for found in places if found[1]})
+    if evidence.kind == "trace":
+        lines = max(lines, evidence.reading_ms or 0.0)
     rest, without = max(device, step - waited), max(device, step - lines)
     best = max(evidence.step.compute_ms or 0.0, without - 0.5 * idle)
     return RULE.finding(
