@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from cases import Case
+from score_cases import Case
 
 from underfed.diagnose.thresholds import THRESHOLDS as T
 

@@ -7,13 +7,12 @@ tests/planted, kept by keep.py. `zoo` and `public`: traces beside the repository
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from keep import unpack
+from keep import KEPT, PLANTED, unpack
 
 from underfed.diagnose.run import diagnose
 from underfed.diagnose.traced import read_window
@@ -24,7 +23,6 @@ from underfed.trace.meaning import diagnosis_of
 
 ROOT = Path(__file__).resolve().parents[2]
 H200 = ROOT / "tests" / "fixtures" / "h200"
-PLANTED = ROOT / "tests" / "fixtures" / "planted"
 SHARED = ROOT.parent / "shared"
 #: Whose trace is shorter than what gates the run, so that no tool can tell it from the trace.
 NOT_SCORED = frozenset({"transform_heavy"})
@@ -105,12 +103,10 @@ def h200() -> Iterator[Case]:
 
 def planted() -> Iterator[Case]:
     """Recordings of the planted scripts; the true gain is that of the same script without its fault."""
-    sys.path.insert(0, str(ROOT / "tests" / "planted"))
-    from expect import PLANTED as LABELS
-
-    truths = json.loads((PLANTED / "steps.json").read_text(encoding="utf-8"))
-    for label in LABELS:
-        file = PLANTED / f"{label.id}.json.gz"
+    steps = KEPT / "steps.json"
+    truths = json.loads(steps.read_text(encoding="utf-8")) if steps.is_file() else {}
+    for label in PLANTED:
+        file = KEPT / f"{label.id}.json.gz"
         if not file.is_file():
             continue
         with tempfile.TemporaryDirectory() as folder:
