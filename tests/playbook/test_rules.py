@@ -332,6 +332,12 @@ def test_inputs_that_rule_flash_attention_out_are_told_apart_by_their_width() ->
     assert said_of[EFFICIENT_WIDE].note is not None and said_of[EFFICIENT].note is None
 
 
+def test_the_batch_that_would_fit_is_said_where_the_batch_is_known() -> None:
+    seen = launching(torch={"memory": {"peak": 14 << 30, "total": 140 << 30}}, loader=replace(LOADER, batch=8))
+    found = said("T18", seen)
+    assert found is not None and "towards 72 (now 8)" in found.fix.text
+
+
 def test_a_power_limit_below_the_cards_own_is_named() -> None:
     gpu = replace(HELD, held={"power cap": 0.8}, limit_w=450.0)
     found = said("U23", computing({MATRIX: 9.0}, gpu=gpu))

@@ -23,6 +23,8 @@ Not to be confused with
 
 from __future__ import annotations
 
+import math
+
 from underfed.diagnosis import Finding, Fix, Observation
 from underfed.playbook.evidence import Evidence
 from underfed.playbook.gains import gain_between
@@ -54,9 +56,17 @@ def check(evidence: Evidence) -> Finding | None:
                 source="agent", text="device idle for want of launches", value=round(launch, 3), unit="ms/step"
             ),
         ],
-        fix=Fix(text="raise the micro-batch, and lower accumulation by the same factor to keep the effective batch"),
+        fix=Fix(
+            text=f"raise the micro-batch{_fitting(evidence, fits)}; lower accumulation alike to keep the effective one"
+        ),
         note="gain is per sample; it changes the experiment where the effective batch changes",
     )
+
+
+def _fitting(evidence: Evidence, fits: float) -> str:
+    """Say what batch would fit, were all that is used to grow with it: weights do not, so more may."""
+    batch = evidence.loader.batch if evidence.loader else None
+    return f" towards {math.floor(batch * fits)} (now {batch})" if batch else ""
 
 
 RULE = Rule(
