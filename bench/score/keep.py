@@ -20,9 +20,13 @@ from reduce import anonymous
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "planted"))
 
-from expect import PLANTED, Planted  # noqa: E402 - a folder of the tests
+import harness  # noqa: E402 - a folder of the tests
+from expect import PLANTED as IN_TESTS  # noqa: E402
+from expect import Planted  # noqa: E402
 from harness import bare, missing, watched  # noqa: E402
+from more_faults import FOLDER, MORE  # noqa: E402
 
+PLANTED = (*IN_TESTS, *MORE)
 #: Any other absolute path, such as the folder in which the script ran.
 _PLACE = re.compile(r'"/(?:[^"/]*/)*([^"/]*)"')
 KEPT = ROOT / "tests" / "fixtures" / "planted"
@@ -70,6 +74,7 @@ def main() -> int:
     for one in PLANTED:
         if (given.names and one.id not in given.names) or missing(one) or one.exit_code:
             continue
+        harness.SCRIPTS = FOLDER if one in MORE else harness.HERE / "scripts"
         if given.gains:
             if one.rules and (one.fixed or one.fixed_store) and (found := _steps(one)) is not None:
                 steps = json.loads(steps_file.read_text()) if steps_file.is_file() else {}

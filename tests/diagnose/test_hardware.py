@@ -17,8 +17,9 @@ SECOND = 10**9
 
 def memory(at: int, used: float, *, limit: int | None = 64 * GIB, kills: int = 0, cache: int = GIB) -> dict[str, Any]:
     total = 128 * GIB
-    held = {"total": total, "available": total - int(used), "limit": limit, "used": int(used) + cache, "cache": cache}
-    return {"k": "host", "t_ns": at * SECOND, "mem": {**held, "oom_kills": kills}, "tree": []}
+    held = {"total": total, "available": total - int(used), "limit": limit, "used": int(used) + 3 * cache}
+    told = {**held, "cache": cache, "active": 2 * cache, "oom_kills": kills}
+    return {"k": "host", "t_ns": at * SECOND, "mem": told, "tree": []}
 
 
 def process(pid: int, **more: Any) -> dict[str, Any]:
@@ -42,6 +43,15 @@ def test_steady_growth_is_measured_and_a_step_or_a_plateau_is_none() -> None:
     short = memory_facts([memory(at, GIB * (10 + at)) for at in range(30)], set())
     for found in (jump, full, short):
         assert found is not None and found.growth is None
+
+
+def test_file_cache_that_fills_is_no_growth() -> None:
+    lines = [memory(at, 10 * GIB, cache=at * GIB // 60) for at in range(300)]
+    found = memory_facts(lines, set())
+    assert found is not None and (found.growth, found.used) == (None, 10 * GIB)
+    for line in lines:
+        del line["mem"]["active"]
+    assert memory_facts(lines, set()) is None
 
 
 def test_kills_count_from_the_first_line_on() -> None:

@@ -209,11 +209,7 @@ SILENT: list[tuple[str, str, Evidence]] = [
     (
         "X15",
         "the whole run is confined",
-        fed(
-            4,
-            cpus=replace(CPUS, usable=1.0, limited_by="affinity"),
-            workers_seen=replace(POOLS, affinity=1.0, loop_affinity=1.0),
-        ),
+        fed(4, cpus=replace(CPUS, usable=1.0, affinity=1.0), workers_seen=replace(POOLS, affinity=1.0)),
     ),
     ("X16", "a full link", replace(SPEAKS["X16"], gpu=HELD)),
     ("X16", "copies are small", launching(gpu=NARROW)),

@@ -162,6 +162,19 @@ def test_a_step_that_reads_far_more_and_lasts_far_longer_is_a_checkpoint(tmp_pat
     assert first(w, tmp_path, w.now / 6000) == ("host", "X6")
 
 
+def test_a_validation_that_reads_its_results_is_no_checkpoint(tmp_path: Path) -> None:
+    w = Writer()
+    for number in range(6):
+
+        def validate() -> None:
+            for _ in range(60):
+                forward(w)()
+                w.read()
+
+        w.step(number, *[forward(w)] * 6, *[node(w)] * 6, optimizer(w), *[validate] * (number == 3))
+    assert first(w, tmp_path, w.now / 6000)[1] != "X6"
+
+
 def test_a_long_step_without_reads_is_no_checkpoint(tmp_path: Path) -> None:
     w = Writer()
     for number in range(6):

@@ -26,8 +26,10 @@ def memory_facts(host: list[dict[str, Any]], workers: set[int]) -> MemoryFacts |
         total, limit = number(find(line, "mem", "total")), number(find(line, "mem", "limit"))
         used, cache = number(find(line, "mem", "used")), number(find(line, "mem", "cache"))
         available, at = number(find(line, "mem", "available")), number(line.get("t_ns"))
-        if limit is not None and used is not None and at is not None:
-            rows.append((at * 1e-9, limit, used - (cache or 0.0), True))
+        active = number(find(line, "mem", "active"))
+        # Without the active part of the file cache, a run that reads much would seem to grow.
+        if limit is not None and used is not None and active is not None and at is not None:
+            rows.append((at * 1e-9, limit, used - (cache or 0.0) - active, True))
         elif limit is None and total is not None and available is not None and at is not None:
             rows.append((at * 1e-9, total, total - available, False))
     if not rows:

@@ -38,6 +38,7 @@ def cpu_facts(host: list[dict[str, Any]]) -> CpuFacts | None:
         quota=number(find(box, "cpu", "quota")),
         limited_by=limited if isinstance(limited, str) else None,
         throttled_share=_throttled(host),
+        affinity=number(find(box, "cpu", "affinity")),
         others=_others(host, visible),
     )
 

@@ -84,6 +84,8 @@ class CpuFacts:
     quota: float | None
     limited_by: str | None
     throttled_share: float | None
+    affinity: float | None = None
+    """CPUs that the command was allowed to run on when it started."""
     others: float | None = None
     """CPUs that processes beside the run kept busy, on average."""
 

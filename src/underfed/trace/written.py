@@ -22,6 +22,7 @@ _ONE_BY_ONE = 100
 #: A step this many times above the median that copies this much more to the host is a checkpoint, or works like one.
 _LONG_STEP = 3.0
 _MANY_READS = 20
+_MORE = 1.5
 
 
 def settings(facts: TraceFacts, steps: int) -> dict[str, Any]:
@@ -81,10 +82,14 @@ def spots(facts: TraceFacts, step_ms: float) -> tuple[Spot, ...]:
     if len(steps) < 3 or len(reads) != len(steps):
         return ()
     usual, ordinary = median(step.wall_ns for step in steps), median(reads)
+    # A step that computes more as well holds a validation, which reads its results too.
+    computing = _MORE * median(step.work.compute_ns for step in steps)
     long = [
         step.wall_ns - usual
         for step, count in zip(steps, reads, strict=True)
-        if step.wall_ns > _LONG_STEP * usual and count >= _MANY_READS + 5 * ordinary
+        if step.wall_ns > _LONG_STEP * usual
+        and count >= _MANY_READS + 5 * ordinary
+        and step.work.compute_ns <= computing
     ]
     if not long:
         return ()

@@ -13,7 +13,8 @@ from underfed.observe.host.files import base, integer, table, text
 class Memory(NamedTuple):
     """All in bytes but `oom_kills`. `limit` is None without one; `used` and `cache` are of the group that sets it.
 
-    `cache` is file cache that the kernel can drop; without a limit, `used` and `cache` are the own group's.
+    `cache` is file cache that the kernel drops first, `active` what it drops next; without a limit, `used` and the two
+    are the own group's.
     """
 
     total: int | None
@@ -22,6 +23,7 @@ class Memory(NamedTuple):
     used: int | None
     cache: int | None
     oom_kills: int | None
+    active: int | None = None
 
 
 class Space(NamedTuple):
@@ -57,6 +59,7 @@ def memory(found: Groups | None, root: Path = Path("/")) -> Memory:
         used=integer(text(f"{folder}/{'memory.current' if second else 'memory.usage_in_bytes'}")),
         cache=stat.get("inactive_file") if second else stat.get("total_inactive_file", stat.get("inactive_file")),
         oom_kills=_kills(found),
+        active=stat.get("active_file") if second else stat.get("total_active_file", stat.get("active_file")),
     )
 
 

@@ -41,7 +41,8 @@ from underfed.playbook.rule import Rule
 
 def check(evidence: Evidence) -> Finding | None:
     """Find a loader whose workers are too few for the loop while CPUs are free."""
-    if evidence.trace is not None and evidence.trace.loader is not None and evidence.trace.loader.workers:
+    seen = evidence.trace.loader if evidence.kind == "trace" and evidence.trace is not None else None
+    if seen is not None and seen.workers:
         return _traced(evidence)
     model = feed(evidence)
     if model is None or model.wait < T.worth * evidence.step_ms:
@@ -89,7 +90,7 @@ def _traced(evidence: Evidence) -> Finding | None:
     epochs = evidence.epochs
     border = (epochs.start_ms + epochs.first_wait_ms) / epochs.steps if epochs and epochs.steps else 0.0
     wait = evidence.wait_ms.get("data", 0.0) - border
-    if evidence.kind != "trace" or wait < T.worth * evidence.step_ms:
+    if wait < T.worth * evidence.step_ms:
         return None
     return RULE.finding(
         summary=(

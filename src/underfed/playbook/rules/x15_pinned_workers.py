@@ -36,15 +36,14 @@ def check(evidence: Evidence) -> Finding | None:
     workers, model = evidence.workers, feed(evidence)
     if workers is None or model is None or workers.affinity is None or model.wait < T.worth * evidence.step_ms:
         return None
-    count, usable = model.loader.workers, evidence.cpus.visible if evidence.cpus else None
-    allowed = workers.affinity
-    if count < 2 or usable is None or allowed >= min(count, usable) or allowed > 0.5 * usable or model.waiting:
+    cpus, count, allowed = evidence.cpus, model.loader.workers, workers.affinity
+    if cpus is None or cpus.visible is None or count < 2 or model.waiting:
         return None
-    # The run itself can be confined on purpose; then the loop has the same mask, and the limit is known as such.
-    confined = evidence.cpus is not None and evidence.cpus.limited_by == "affinity"
-    if confined and workers.loop_affinity is not None and workers.loop_affinity <= allowed:
+    # A run that was started with a narrow mask is confined on purpose, and its workers with it.
+    usable = min(cpus.visible, cpus.affinity or cpus.visible)
+    if allowed >= min(count, usable) or allowed > 0.5 * usable:
         return None
-    quota = (evidence.cpus.quota if evidence.cpus else None) or float(usable)
+    quota = cpus.quota or float(usable)
     free = max(model.rest, model.fetches * model.fetch.cpu / min(count, quota))
     step = evidence.step_ms
     return RULE.finding(
