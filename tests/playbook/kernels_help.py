@@ -14,6 +14,12 @@ FLASH = "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, bfloat16
 EFFICIENT = "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)"
 EFFICIENT_WIDE = "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)"
 MATRIX = "nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNT"
+PIECES = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2>(Params)"
+WHOLE = (
+    "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x64_64x6_tn_align8>(Params)",
+    "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_tn_align4>(Params)",
+    "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816fprop_optimized_bf16_256x64_32x4_nhwc_align8>(Params)",
+)
 CONV = "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64"
 BF16 = "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<c10::BFloat16>>"
 PLAIN = "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernels_help import BF16, CONV, EFFICIENT, EFFICIENT_WIDE, FLASH, MATRIX, PLAIN, traced
+from kernels_help import BF16, CONV, EFFICIENT, EFFICIENT_WIDE, FLASH, MATRIX, PIECES, PLAIN, WHOLE, traced
 from scenes import CPUS, FETCHES, LOADER, busy, evidence
 
 from underfed.diagnose.assemble import findings_of, ranked
@@ -123,6 +123,7 @@ SPEAKS: dict[str, Evidence] = {
     "X15": fed(4, workers_seen=replace(POOLS, affinity=1.0)),
     "X16": evidence({**LOOP, "h2d": 30.0}, sections=WORK, device=busy(34.0, copy=25.0), gpu=NARROW),
     "X17": computing({EFFICIENT: 4.0, MATRIX: 5.0}),
+    "X19": computing({PIECES: 4.0, MATRIX: 5.0}),
     "X56": launching(trace=traced({MATRIX: 2.0}, devices=2, ranges=("DataParallel.forward",))),
     "M8": launching(torch=RETRIES),
     "T1": evidence(LOOP, sections=WORK),
@@ -216,6 +217,8 @@ SILENT: list[tuple[str, str, Evidence]] = [
     ("X17", "flash runs", computing({FLASH: 4.0, EFFICIENT: 2.0, MATRIX: 5.0})),
     ("X17", "attention is a small part", computing({EFFICIENT: 0.5, MATRIX: 9.0})),
     ("X17", "an older card", computing({EFFICIENT: 4.0, MATRIX: 5.0}, capability=7)),
+    ("X19", "aligned kernels", computing(dict.fromkeys(WHOLE, 4.0))),
+    ("X19", "a small part", computing({PIECES: 0.5, MATRIX: 9.0})),
     ("X56", "one GPU", launching(trace=traced({MATRIX: 2.0}, ranges=("DataParallel.forward",)))),
     (
         "X56",
@@ -369,7 +372,7 @@ def test_many_cpus_and_no_workers_is_one_however_dear_the_work() -> None:
     assert said("T4", seen) is not None and said("T8", seen) is None
 
 
-NAMED_FIRST = ("P3", "T10", "U23", "X15", "X16", "X17", "X18")
+NAMED_FIRST = ("P3", "T10", "U23", "X15", "X16", "X17", "X18", "X19")
 FIRST = (
     *NAMED_FIRST,
     "T4",

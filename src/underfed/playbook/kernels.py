@@ -85,6 +85,14 @@ _CONV = re.compile(r"conv(?!ert)|fprop|dgrad|wgrad|winograd|implicit_gemm|xmma_n
 _BF16 = re.compile(r"bf16|bfloat16", re.I)
 _ATTENTION_WIDE = re.compile(r"fmha\w*_f32_|Attention(Backward)?Kernel<float", re.I)
 
+#: CUTLASS names say how many numbers a kernel loads at once: 8 of 16 bits, or 4 of 32, is all that tensor cores want.
+_MISALIGNED = re.compile(r"(?:16816|161616|_f16_|_bf16_|h\d*gemm)\w*_align[124](?!\d)|s1688\w*_align[12](?!\d)")
+
+
+def misaligned_share(evidence: Evidence) -> float | None:
+    """Share of the kernel time in matrix kernels that load in pieces, or None without a traced window."""
+    return _share(evidence, _MISALIGNED)
+
 
 def conv_share(evidence: Evidence) -> float | None:
     """Share of the kernel time in convolutions, or None without a traced window."""

@@ -49,6 +49,7 @@ from underfed.playbook.rules import (
     x16_pcie_link,
     x17_slower_attention,
     x18_worker_threads,
+    x19_misaligned,
     x56_data_parallel,
 )
 
@@ -95,6 +96,7 @@ RULES: tuple[Rule, ...] = (
     # kernels
     t14_unfused_attention.RULE,
     x17_slower_attention.RULE,
+    x19_misaligned.RULE,
     t16_recompiles.RULE,
     t15_launch_bound.RULE,
     # memory trades
