@@ -31,7 +31,7 @@ PLANTED = (*IN_TESTS, *MORE)
 _PLACE = re.compile(r'"/(?:[^"/]*/)*([^"/]*)"')
 KEPT = ROOT / "tests" / "fixtures" / "planted"
 #: Two turns of the same command agree where the longer step is no more than this many times the shorter one.
-_AGREE = 1.15
+_AGREE = 1.3
 
 
 def pack(recording: Path, file: Path) -> None:

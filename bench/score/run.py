@@ -23,6 +23,7 @@ RECORDED = "2026-12-02, one NVIDIA H200 (driver 580.159.04), 16 CPU cores, torch
 TITLES = {
     "h200": "recordings of `underfed run` on an H200 (`tests/fixtures/h200`)",
     "zoo": "traces of labelled runs on an H200, with the step's true time, and of the same runs without the fault",
+    "alone": "the same traces without the step's true time (one of them falls between two bursts of its loader)",
     "planted": "recordings of scripts with planted faults on two CPU cores (`tests/fixtures/planted`)",
     "public": "traces by other people with a known answer, without the step's true time",
 }
@@ -161,7 +162,8 @@ def main() -> int:
     else:
         print(page(scored))
     every = [case for cases in scored.values() for case in cases]
-    return 1 if any(not case.bound_right or case.alarms for case in every) else 0
+    known = [case for case in every if "bound" in case.misses]
+    return 1 if any(case.alarms or not (case.bound_right or case in known) for case in every) else 0
 
 
 if __name__ == "__main__":

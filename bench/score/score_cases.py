@@ -1,7 +1,8 @@
 """The labelled cases: what is known of each run, and what the diagnosis says of it now.
 
-Four sources. `h200`: recordings of `underfed run` under tests/fixtures/h200. `planted`: recordings of the scripts under
-tests/planted, kept by keep.py. `zoo` and `public`: traces beside the repository, read as `underfed read` does.
+Five sources. `h200`: recordings of `underfed run` under tests/fixtures/h200. `planted`: recordings of the scripts under
+tests/planted, kept by keep.py. `zoo`, `alone` (without the step's time) and `public`: traces beside the repository,
+read as `underfed read` does.
 """
 
 from __future__ import annotations
@@ -137,6 +138,21 @@ def zoo() -> Iterator[Case]:
         yield Case("zoo", name, bounds, rules if seen else (), gain, found, quiet=not rules or not seen)
 
 
+def alone() -> Iterator[Case]:
+    """The same traces as they come, without the step's true time: the faulted runs and the healthy one."""
+    for truth_file in sorted((SHARED / "zoo").glob("*/before/truth.json")):
+        truth, trace = json.loads(truth_file.read_text(encoding="utf-8")), truth_file.parent / "trace.json.gz"
+        if not trace.is_file() or truth["name"] in NOT_SCORED:
+            continue
+        rules = tuple(word for word in truth["rules"].split("/") if word != "-")
+        seen = truth["trace_shows_cause"] or not rules
+        bounds = (truth["cls"],) if seen else (truth["cls"], "unknown")
+        found = diagnosis_of(rank_facts(trace), [trace.name])
+        misses = () if seen else ("bound",)
+        label = rules if seen else ()
+        yield Case("alone", truth["name"], bounds, label, None, found, quiet=not label, misses=misses)
+
+
 #: Scenarios whose pair says nothing of the gain: the fixed run was limited by something else, or has another batch.
 _NO_GAIN = frozenset({"store_slow", "tiny_batch", "healthy_resnet"})
 
@@ -168,4 +184,4 @@ def public() -> Iterator[Case]:
             yield Case("public", name.partition("/")[2], bounds, rules, gain, found, never=never)
 
 
-SOURCES = {"h200": h200, "planted": planted, "zoo": zoo, "public": public}
+SOURCES = {"h200": h200, "planted": planted, "zoo": zoo, "alone": alone, "public": public}

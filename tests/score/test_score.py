@@ -17,7 +17,7 @@ from score_cases import SHARED, SOURCES, Case
 from score_measure import by_rule, figures, validate, worse
 
 COMMITTED = json.loads((ROOT / "bench" / "score" / "accuracy.json").read_text(encoding="utf-8"))
-BESIDE = {"zoo": SHARED / "zoo", "public": SHARED / "traces"}
+BESIDE = {"zoo": SHARED / "zoo", "alone": SHARED / "zoo", "public": SHARED / "traces"}
 
 
 @pytest.fixture(scope="module")
