@@ -106,6 +106,7 @@ def computing(
     )
 
 
+BROKEN = {"graph_breaks": 41, "unique_graphs": 42}
 GROWING = {"peak_first": 3e6, "peak_last": 2e6}
 RETRIES = {"memory_rate": {"retries": 0.2, "driver_allocs": 3.0}}
 
@@ -124,6 +125,7 @@ SPEAKS: dict[str, Evidence] = {
     "X16": evidence({**LOOP, "h2d": 30.0}, sections=WORK, device=busy(34.0, copy=25.0), gpu=NARROW),
     "X17": computing({EFFICIENT: 4.0, MATRIX: 5.0}),
     "X19": computing({PIECES: 4.0, MATRIX: 5.0}),
+    "X20": launching(torch={"dynamo": {**BROKEN, "reasons": ["Tensor.item()"]}}),
     "X56": launching(trace=traced({MATRIX: 2.0}, devices=2, ranges=("DataParallel.forward",))),
     "M8": launching(torch=RETRIES),
     "T1": evidence(LOOP, sections=WORK),
@@ -219,6 +221,8 @@ SILENT: list[tuple[str, str, Evidence]] = [
     ("X17", "an older card", computing({EFFICIENT: 4.0, MATRIX: 5.0}, capability=7)),
     ("X19", "aligned kernels", computing(dict.fromkeys(WHOLE, 4.0))),
     ("X19", "a small part", computing({PIECES: 0.5, MATRIX: 9.0})),
+    ("X20", "nothing is compiled", launching()),
+    ("X20", "a break or two", launching(torch={"dynamo": {**BROKEN, "graph_breaks": 2}})),
     ("X56", "one GPU", launching(trace=traced({MATRIX: 2.0}, ranges=("DataParallel.forward",)))),
     (
         "X56",
@@ -335,6 +339,12 @@ def test_the_batch_that_would_fit_is_said_where_the_batch_is_known() -> None:
     seen = launching(torch={"memory": {"peak": 14 << 30, "total": 140 << 30}}, loader=replace(LOADER, batch=8))
     found = said("T18", seen)
     assert found is not None and "towards 72 (now 8)" in found.fix.text
+
+
+def test_breaks_whose_cost_is_not_known_are_listed_only() -> None:
+    seen = evidence(LOOP, sections=WORK, on_gpu=False, torch={"dynamo": BROKEN})
+    found = said("X20", seen)
+    assert found is not None and not found.helps_now and found.gain is None
 
 
 def test_a_power_limit_below_the_cards_own_is_named() -> None:

@@ -50,6 +50,7 @@ from underfed.playbook.rules import (
     x17_slower_attention,
     x18_worker_threads,
     x19_misaligned,
+    x20_graph_breaks,
     x56_data_parallel,
 )
 
@@ -98,6 +99,7 @@ RULES: tuple[Rule, ...] = (
     x17_slower_attention.RULE,
     x19_misaligned.RULE,
     t16_recompiles.RULE,
+    x20_graph_breaks.RULE,
     t15_launch_bound.RULE,
     # memory trades
     t17_checkpointing.RULE,
