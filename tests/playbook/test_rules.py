@@ -341,6 +341,28 @@ def test_the_batch_that_would_fit_is_said_where_the_batch_is_known() -> None:
     assert found is not None and "towards 72 (now 8)" in found.fix.text
 
 
+def test_a_stall_says_how_much_of_it_the_gpu_idles() -> None:
+    copying = evidence(
+        {**LOOP, "post": 90.0},
+        sections={**WORK, "post": {"checkpoint": 1.0}},
+        device=busy(40.0, copy=30.0),
+        spots=(spot("checkpoint", 90.0),),
+    )
+    found, plain = said("X6", copying), said("X6", SPEAKS["X6"])
+    assert found is not None and plain is not None
+    assert "90 % of the step on the training thread (the GPU idles for 60 %" in found.summary
+    assert "idles" not in plain.summary
+
+
+def test_a_stall_that_comes_now_and_then_leaves_the_usual_step() -> None:
+    rare = replace(SPEAKS["X6"], usual_ms=11.0)
+    often = said("X6", SPEAKS["X6"])
+    found = said("X6", rare)
+    assert found is not None and often is not None
+    assert found.gain is not None and found.gain.expected is not None
+    assert found.gain.expected[0] <= rare.step_ms / 11.0 <= found.gain.expected[1]
+
+
 def test_breaks_whose_cost_is_not_known_are_listed_only() -> None:
     seen = evidence(LOOP, sections=WORK, on_gpu=False, torch={"dynamo": BROKEN})
     found = said("X20", seen)

@@ -48,7 +48,9 @@ def _idle(evidence: Evidence, share: float) -> str:
     if not evidence.on_gpu or evidence.step.device_ms is None or idle is None:
         return ""
     idle_share = idle / evidence.step_ms
-    return f", and the GPU idles for {100 * idle_share:.0f} %" if share - idle_share > T.worth else ""
+    if share - idle_share <= T.worth:
+        return ""
+    return f" (the GPU idles for {100 * idle_share:.0f} %, and copies or computes meanwhile)"
 
 
 def _gain(evidence: Evidence, saved_ms: float) -> Gain:
