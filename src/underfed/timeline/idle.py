@@ -174,7 +174,10 @@ def _drained(hosted: Spans, syncs: Spans) -> Spans:
 def _ending_launch(view: HostView, rows: Rows, free: Spans) -> tuple[Ints, Ints, Flags]:
     """Begin and end of the launch of the event that ends each gap, and whether it is known."""
     timeline, launches = view.timeline, view.launches
-    order = rows[np.argsort(timeline.device.start[rows], kind="stable")]
+    # Of events that start at one moment, the one whose launch is known, and began first, says what the gap waited for.
+    asked = launches.row[rows]
+    asked_at = np.where(asked >= 0, timeline.host.start[asked], 0) if timeline.host.start.size else asked
+    order = rows[np.lexsort((asked_at, asked < 0, timeline.device.start[rows]))]
     starts = timeline.device.start[order]
     at = np.searchsorted(starts, free.end, side="left")
     exists = at < starts.size
