@@ -58,6 +58,7 @@ def by_rsync(
     staging: Path,
     lock: int,
     *,
+    holes: bool,
     compress: bool,
     silence: float,
     arrived: Arrived,
@@ -65,12 +66,15 @@ def by_rsync(
 ) -> None:
     """Fetch files by rsync; what is there of them already is gone on with in place.
 
+    With `holes` zeros become holes, for which rsync writes in pieces of 1 kB.
+
     `arrived` hears each name when its file is complete, `progress` the bytes so far. Raises FarError, NoRsyncError.
     """
     words = [
-        *("rsync", "-8", "-s", "-I", "-t", "-S", "--partial", "--inplace", "--no-implied-dirs", "--chmod=u+rw"),
+        *("rsync", "-8", "-s", "-I", "-t", "--partial", "--inplace", "--no-implied-dirs", "--chmod=u+rw"),
         *("--files-from=-", "--from0", "--out-format=>%b %n", "--info=progress2", f"--timeout={max(1, int(silence))}"),
         *(("-z",) if compress else ()),
+        *(("-S",) if holes else ()),
         *("-e", " ".join(ssh_words(address.host, silence)), "--", address.rsync_root, f"{staging}/"),
     ]
     with tempfile.TemporaryFile() as errors:

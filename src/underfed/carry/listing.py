@@ -22,6 +22,11 @@ class FarFile:
     allocated: int | None = None
     expected: set[str] = field(default_factory=set)
 
+    @property
+    def may_have_holes(self) -> bool:
+        """Say whether the disk there holds less than the size, or nothing says what it holds."""
+        return self.allocated is None or self.size is None or self.allocated < self.size
+
 
 class Listing:
     """The tree of one unit. Filled by one thread, read by others: hashes come while files are already on the way."""

@@ -267,7 +267,7 @@ class UnitPull:
                     self._make_room([listing.files[path] for path in waiting])
                     self.base.planned(total)
                     landing = Landing(self.base.staging, waiting, lambda path: listing.files[path].mode, land)
-                    self._transfer(waiting, landing.arrived, turn)
+                    self._transfer(listing, waiting, landing.arrived, turn)
             finally:
                 if landing:
                     landing.finish()
@@ -278,28 +278,33 @@ class UnitPull:
                     why = "fetched twice, and both times its bytes did not match" if path in proofs else "did not come"
                     self.outcome.wrong.setdefault(path, why)
 
-    def _transfer(self, paths: list[str], arrived: Callable[[str], None], turn: Turn) -> None:
+    def _transfer(self, listing: Listing, paths: list[str], arrived: Callable[[str], None], turn: Turn) -> None:
         base, options = self.base, self.base.options
         paths = sorted(paths, key=os.fsencode)
+        before = self._tally = 0
 
         def progress(count: int) -> None:
-            base.moved(count - self._tally)
-            self._tally = count
-            turn.at(count)
+            base.moved(before + count - self._tally)
+            self._tally = before + count
+            turn.at(self._tally)
 
-        self._tally = 0
         if base.rsync and local_rsync():
             try:
-                by_rsync(
-                    base.address,
-                    paths,
-                    base.staging,
-                    base.lock,
-                    compress=options.compress,
-                    silence=options.silence,
-                    arrived=arrived,
-                    progress=progress,
-                )
+                for holes in (False, True):
+                    names = [path for path in paths if listing.files[path].may_have_holes is holes]
+                    before = self._tally
+                    if names:
+                        by_rsync(
+                            base.address,
+                            names,
+                            base.staging,
+                            base.lock,
+                            holes=holes,
+                            compress=options.compress,
+                            silence=options.silence,
+                            arrived=arrived,
+                            progress=progress,
+                        )
                 return
             except NoRsyncError:
                 base.rsync = False
