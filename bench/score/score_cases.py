@@ -85,7 +85,13 @@ class Case:
         if not self.gain or finding is None or finding.gain is None:
             return None
         low, high = finding.gain.expected or (None, None)
+        if self.source == "planted" and finding.rule in _TAKEN_OUT:
+            low = high = None
         return self.gain, low, high, finding.gain.at_most
+
+
+#: The planted scripts' fix takes the work per sample out altogether; these rules expect that it gets cheaper.
+_TAKEN_OUT = frozenset({"T8", "X3"})
 
 
 def acceptable(finding: Finding, rules: tuple[str, ...]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Finding, Fix, Gain, Observation
 from underfed.playbook.evidence import Evidence
-from underfed.playbook.gains import floor_ms, gain_between, gain_without
+from underfed.playbook.gains import floor_ms, gain_between, gain_without, slack
 from underfed.playbook.rule import Rule
 
 #: A median step below this share of the mean one says that something long comes only now and then.
@@ -63,4 +63,5 @@ def _gain(evidence: Evidence, saved_ms: float) -> Gain:
     whole = gain_without(evidence, saved_ms, spread=0.0)
     device = min(floor_ms(evidence), usual)
     low, high = max(0.9 * min(usual, max(rest, 0.0)), device), max(usual, min(rest, 1.5 * usual), device)
-    return gain_between(evidence, min(evidence.step_ms / whole.at_most, 0.8 * usual), (low, high))
+    best = min(evidence.step_ms / whole.at_most, (0.8 if evidence.on_gpu else slack(evidence)) * usual)
+    return gain_between(evidence, best, (low, high))

@@ -29,7 +29,7 @@ from __future__ import annotations
 from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Finding, Fix, Observation
 from underfed.playbook.evidence import Evidence
-from underfed.playbook.gains import gain_between
+from underfed.playbook.gains import gain_between, slack
 from underfed.playbook.loader_model import feed
 from underfed.playbook.rule import Rule
 
@@ -47,7 +47,9 @@ def check(evidence: Evidence) -> Finding | None:
     # With workers kept, an epoch's first batches are still asked for only when it begins: one fetch's time stays.
     kept = min(model.fetch.wall / max(epochs.steps, 1.0), 0.95 * border)
     saved = border - kept
-    gain = gain_between(evidence, max(step - saved - 0.5 * kept, 0.02 * step), (step - 1.1 * saved, step - 0.8 * saved))
+    least = step - saved - 0.5 * kept
+    best = max(slack(evidence) * least, 0.02 * step)
+    gain = gain_between(evidence, best, (max(step - 1.1 * saved, least), step - 0.8 * saved))
     more = model.wait >= T.worth * step and model.lacks_workers()
     return RULE.finding(
         summary=(

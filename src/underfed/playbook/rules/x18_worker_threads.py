@@ -46,15 +46,16 @@ def check(evidence: Evidence) -> Finding | None:
     step = evidence.step_ms
     # One thread a worker does the fetching thread's own work; what the others did is either spinning or moves to it.
     alone = model.fetches * fetch.cpu / min(count, model.cpus)
-    best = max(0.9 * model.rest, 0.8 * alone)
-    likely = max(model.rest, alone)
+    # That thread spins while it waits for the pool, so part of its own time goes away as well.
+    best = max(0.9 * model.rest, 0.3 * alone)
+    likely, slow = max(model.rest, 0.6 * alone), min(max(model.rest, 1.1 * alone), 0.95 * step)
     held = f" of {threads:.0f} threads each" if threads else ""
     return RULE.finding(
         summary=(
             f"{count} workers{held} share {model.cpus:g} CPUs, and their other threads use "
             f"{fetch.process_cpu - fetch.cpu:.0f} ms of CPU a batch; give each worker one thread."
         ),
-        gain=gain_between(evidence, min(best, step), (min(likely, step), 0.95 * step)),
+        gain=gain_between(evidence, min(best, step), (min(likely, step), slow)),
         where=model.loader.item_at,
         evidence=[
             Observation(
