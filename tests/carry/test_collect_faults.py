@@ -26,8 +26,11 @@ from carry_help import (
     wait_for,
 )
 
+from underfed.carry.collect import Options, collect
+from underfed.carry.local import LocalStore
+
 MANIFEST = "underfed-manifest.jsonl"
-KILLS_ALWAYS, KILLS_SLOW = 60, 400
+KILLS_ALWAYS, KILLS_SLOW = 12, 200
 
 
 def claims_hold(dst: Path) -> int:
@@ -282,10 +285,12 @@ def test_a_source_that_changes_during_the_copy_is_not_verified(tmp_path: Path) -
 
     other = threading.Thread(target=meddle)
     other.start()
-    done = underfed("collect", tmp_path / "src", tmp_path / "dst")
-    stop.set()
-    other.join()
-    assert done.returncode == 1 and "GROWING" in done.stdout, done.stdout
+    try:
+        sweep = collect(tmp_path / "src", LocalStore(tmp_path / "dst"), Options(patience=1.0), lambda _: None)
+    finally:
+        stop.set()
+        other.join()
+    assert sweep.exit_code == 1 and [run.status for run in sweep.runs] == ["growing"], sweep
     assert claims_hold(tmp_path / "dst") == 0
 
 

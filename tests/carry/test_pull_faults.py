@@ -6,11 +6,12 @@ import fcntl
 import os
 import random
 import shutil
+import threading
 import time
 from pathlib import Path
 
 import pytest
-from carry_help import files_of, hash_of, in_child, kill_after, make_run, tree, underfed, wait_for
+from carry_help import files_of, hash_of, in_child, kill_after, make_run, mounted, tree, underfed, wait_for
 from sshd_help import Box
 
 pytestmark = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
@@ -79,6 +80,63 @@ def test_killed_at_random_points(box: Box, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_killed_at_many_random_points(box: Box, tmp_path: Path) -> None:
     kill_pull(box, tmp_path, KILLS_SLOW)
+
+
+def test_no_room_for_the_bytes(box: Box, tmp_path: Path) -> None:
+    make_run(tmp_path / "far/a", size=3_000_000)
+    with mounted(tmp_path / "dst", "size=2m") as dst:
+        done = underfed("pull", f"box:{tmp_path}/far", dst, env=box.env)
+        assert done.returncode == 2 and "are needed" in done.stdout, done.stdout + done.stderr
+        assert "safe to release: no" in done.stdout and not files_of(dst)
+
+
+def test_no_room_for_the_files(box: Box, tmp_path: Path) -> None:
+    """The empty files that are made as a trial are gone again, and what was there is still there."""
+    run = make_run(tmp_path / "far/a", size=100)
+    for number in range(50):
+        (run / "protocol" / str(number)).touch()
+    with mounted(tmp_path / "dst", "size=20m", "nr_inodes=40") as dst:
+        (dst / "mine").write_text("mine")
+        done = underfed("pull", f"box:{tmp_path}/far", dst, env=box.env)
+        assert done.returncode == 2 and "inodes are needed" in done.stdout, done.stdout + done.stderr
+        assert list(files_of(dst)) == ["mine"]
+
+
+def test_the_disk_fills_up_on_the_way(box: Box, tmp_path: Path) -> None:
+    """What was proven keeps its name, the rest gets none, and the next pull goes on from there."""
+    for number in range(4):
+        make_run(tmp_path / f"far/{number}", number, 6_000_000)
+    with mounted(tmp_path / "dst", "size=40m") as dst:
+        stop = threading.Event()
+
+        def fill() -> None:
+            while not stop.is_set() and not any((dst / INCOMING).rglob("best.pth")):
+                time.sleep(0.001)
+            with open(dst / "filler", "wb", buffering=0) as file:
+                try:
+                    while not stop.is_set():
+                        file.write(bytes(1 << 16))
+                except OSError:
+                    stop.wait(30)
+
+        other = threading.Thread(target=fill)
+        other.start()
+        done = underfed("pull", f"box:{tmp_path}/far", dst, "--retry-for", "1", env=box.env)
+        stop.set()
+        other.join()
+        (dst / "filler").unlink()
+        nothing_is_false(dst, tmp_path / "far", {})
+        assert done.returncode in {1, 2} and "full" in done.stdout, done.stdout + done.stderr
+        assert "safe to release: no" in done.stdout
+        assert underfed("pull", f"box:{tmp_path}/far", dst, env=box.env).returncode == 0
+        assert tree(dst) == tree(tmp_path / "far")
+
+
+def test_a_read_only_destination(box: Box, tmp_path: Path) -> None:
+    make_run(tmp_path / "far/a")
+    with mounted(tmp_path / "dst", "ro") as dst:
+        done = underfed("pull", f"box:{tmp_path}/far", dst, env=box.env)
+        assert done.returncode == 2 and "cannot be written" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("gigabytes", [0.2, pytest.param(5, marks=pytest.mark.slow)])
