@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from carry_help import files_of, in_child, make_run, tree, underfed, wait_for
+from carry_help import UNDERFED, files_of, in_child, make_run, tree, underfed, wait_for
 from sshd_help import Box, Link, free_port
 
 from underfed.carry.far import parse_address
@@ -217,3 +219,30 @@ def test_an_accepting_but_mute_host_is_unreachable(box: Box, far: Path, tmp_path
 def test_addresses_that_are_none(tmp_path: Path, address: str) -> None:
     done = underfed("pull", "--", address, tmp_path / "dst")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+
+
+def test_an_interrupt_ends_a_stalled_transfer(box: Box, far: Path, tmp_path: Path) -> None:
+    """Ctrl-C is not kept waiting for a far side that says nothing, and what came is there for the next pull."""
+    (far / "a/big.bin").write_bytes(os.urandom(100_000_000))
+    link = Link(box.port)
+    box.configure(link.port)
+    words = [*UNDERFED, "pull", f"box:{far}", str(tmp_path / "dst")]
+    child = subprocess.Popen(words, env={**os.environ, **box.env}, stderr=subprocess.PIPE, text=True)
+    staged = tmp_path / "dst/.underfed-incoming/a/big.bin"
+    while child.poll() is None and not (staged.exists() and staged.stat().st_size > 5_000_000):
+        time.sleep(0.002)
+    link.silent.set()
+    child.send_signal(signal.SIGINT)
+    assert "run the same command again" in child.communicate(timeout=200)[1]
+    assert child.returncode == 1 and not (tmp_path / "dst/a/big.bin").exists()
+    link.close()
+    box.configure(box.port)
+    assert underfed("pull", f"box:{far}", tmp_path / "dst", env=box.env).returncode == 0
+    assert files_of(tmp_path / "dst") == files_of(far)
+
+
+def test_links_are_refused_on_request_and_folders_come_at_once(box: Box, far: Path, tmp_path: Path) -> None:
+    (far / "a/link").symlink_to("best.pth")
+    done = underfed("pull", f"box:{far}", tmp_path / "dst", "--links", "refuse", "--workers", 3, env=box.env)
+    assert done.returncode == 1 and "links are refused" in done.stdout and "verified  b c" in done.stdout
+    assert not (tmp_path / "dst/a/link").is_symlink() and files_of(tmp_path / "dst") == files_of(far)

@@ -283,7 +283,7 @@ def start(
     extra_env: dict[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a transfer program that does not outlive us, deaf to the terminal's Ctrl-C (we end it ourselves)."""
-    return subprocess.Popen(
+    process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -294,10 +294,25 @@ def start(
         env={**os.environ, "LC_ALL": "C", **(extra_env or {})},
         preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 (one system call)
     )
+    _LIVE.add(process)
+    return process
+
+
+#: What runs now, so that an interrupt can end it.
+_LIVE: set[subprocess.Popen[bytes]] = set()
+
+
+def stop_all() -> None:
+    """End every program that was started and runs: whoever waits for it hears that it ended."""
+    for process in list(_LIVE):
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     """End a program that we started, and what it started."""
+    _LIVE.discard(process)
     if process.stdin and not process.stdin.closed:
         with contextlib.suppress(OSError):
             process.stdin.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from underfed.carry.contact import Contact, contact, top
-from underfed.carry.far import Address, FarError
+from underfed.carry.far import Address, FarError, stop_all
 from underfed.carry.links import dead_links
 from underfed.carry.listing import Listing
 from underfed.carry.local import take_lock
@@ -150,10 +150,19 @@ def _all_of(found: Contact, address: Address, root: Path, options: PullOptions, 
                 job.follow(found.guide, listing)
         watcher.expect(sum(len(job.parts) for job in jobs))
         clock = _Clock(options.retry_for)
-        # One more than may be on the wire: the next folder is ready when the wire is free, the last one being proven.
-        with ThreadPoolExecutor(max(1, options.workers) + 1) as pool:
-            for units in pool.map(lambda job: _persist(job, clock, result, watcher), jobs):
-                result.units += units
+        # Two more than may be on the wire: the next one is ready when it is free, and the last one is being proven.
+        with ThreadPoolExecutor(max(1, options.workers) + 2) as pool:
+            waiting = [pool.submit(_persist, job, clock, result, watcher) for job in jobs]
+            try:
+                for done in waiting:
+                    result.units += done.result()
+            except BaseException:  # an interrupt: what is under way is ended, not waited for
+                result.stopped = True
+                clock.halted.set()
+                while not all(done.cancel() or done.done() for done in waiting):
+                    stop_all()
+                    time.sleep(0.05)
+                raise
         result.reasons += [f"a name there is no name here: {shown(name)}" for name in found.strange]
         result.reasons += _dead(root, jobs)
         if result.verified:
@@ -187,6 +196,7 @@ class _Clock:
 
     def __init__(self, retry_for: float) -> None:
         self.retry_for = retry_for
+        self.halted = threading.Event()
         self._last = time.monotonic()
         self._lock = threading.Lock()
 
@@ -223,7 +233,7 @@ def _persist(job: UnitPull, clock: _Clock, result: Pull, watcher: Watcher) -> li
             if clock.expired():
                 break
             watcher.retry(job.outcome.name, str(error), pause)
-            time.sleep(pause)
+            clock.halted.wait(pause)
             pause = min(30.0, pause * 2)
         except UnderfedError as error:
             job.outcome.failure = str(error)
