@@ -135,6 +135,26 @@ class Diagnosis(Record, frozen=True, kw_only=True):
     findings: list[Finding] = []
     limits: list[str] = []
 
+    def __repr__(self) -> str:
+        from underfed.library.show import diagnosis_line
+
+        return f"<{diagnosis_line(self)}>"
+
+    def __str__(self) -> str:
+        from underfed.report.card import render
+
+        return render(self)
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        from underfed.library.show import diagnosis_html
+
+        return {"text/plain": str(self), "text/html": diagnosis_html(self)}
+
+    def _repr_html_(self) -> str:
+        from underfed.library.show import diagnosis_html
+
+        return diagnosis_html(self)
+
 
 def to_json(diagnosis: Diagnosis) -> bytes:
     """Encode as indented JSON with a final newline."""

@@ -44,7 +44,7 @@ class ProcessLog:
         return any(isinstance(line, r.End) for line in self.lines)
 
 
-@dataclass
+@dataclass(repr=False)
 class Recording:
     """A recording as read: the training processes, their loader workers, and the machine."""
 
@@ -53,6 +53,29 @@ class Recording:
     processes: list[ProcessLog]
     workers: list[ProcessLog]
     host: list[dict[str, Any]]
+    keep: object = field(default=None, compare=False)
+    """What must live as long as this does, because the folder goes away with it."""
+
+    def frame(self, table: str, library: str | None = None) -> Any:
+        """Return `steps`, `fetches`, `kernels` or `gaps` as a frame of polars or pandas; see `underfed.frame`."""
+        from underfed.library.tables import frame
+
+        return frame(self, table, library)
+
+    def __repr__(self) -> str:
+        from underfed.library.show import recording_line
+
+        return f"<{recording_line(self)}>"
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        from underfed.library.show import recording_html, recording_line
+
+        return {"text/plain": recording_line(self), "text/html": recording_html(self)}
+
+    def _repr_html_(self) -> str:
+        from underfed.library.show import recording_html
+
+        return recording_html(self)
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:

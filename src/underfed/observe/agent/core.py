@@ -48,6 +48,7 @@ class State:
         self.header_written = False
         self.owner = None
         self.ended = None
+        self.beside = None
 
 
 S = State()

@@ -245,6 +245,8 @@ def _loop(stop, done):
                 if S.worker is None:
                     once_a_while()
                 flush()
+                if S.beside is not None:  # `underfed.watch()` has no process of its own to look at the machine from
+                    S.beside()
                 last = perf_counter_ns()
     except Exception as error:
         fault("sampler", error)
@@ -323,6 +325,7 @@ def after_fork_in_child():
     S.header_written = False
     S.last = None
     S.io_fd = None
+    S.beside = None
     S.index = 0
     S.on_boundary = []
     if S.writer is not None:
