@@ -24,6 +24,7 @@ PATIENCE = 5.0
 #: A file younger than this may be written again within the same tick of its clock, in seconds.
 _TICK = 0.05
 _TRIES = 3
+_RUNS = 2
 _TOGETHER, _TOGETHER_BYTES = 512, 16 << 20
 
 
@@ -81,25 +82,37 @@ def collect(source: Path, store: Store, options: Options, say: Callable[[RunOutc
 
 
 def _each(jobs: list[_Job], sweep: Sweep, store: Store, options: Options, say: Callable[[RunOutcome], None]) -> None:
+    """Carry the runs, two at once: the disk reads one back while it writes the next."""
     open_files = OpenFiles()
-    for job in jobs:
-        sweep.runs.append(job.outcome)
-        if sweep.stopped:
-            job.outcome.fail("not reached")
-        else:
-            try:
-                _one(job, store, options, open_files)
-            except (CarryError, BusyError) as error:
-                changed = isinstance(error, CarryError) and error.changed
-                job.outcome.fail(str(error), "growing" if changed else "unverified")
-                if isinstance(error, CarryError) and error.permanent:
-                    sweep.stopped = str(error)
-            except OSError as error:  # of a folder, a time or a manifest of the run's own
-                failed = as_carry_error(str(error.filename or job.run.path), error)
-                job.outcome.fail(str(failed))
-                if failed.permanent:
-                    sweep.stopped = str(failed)
-        say(job.outcome)
+    with ThreadPoolExecutor(_RUNS) as pool:
+        waiting = [pool.submit(_whole, job, sweep, store, options, open_files) for job in jobs]
+        try:
+            for job, done in zip(jobs, waiting, strict=True):
+                done.result()
+                sweep.runs.append(job.outcome)
+                say(job.outcome)
+        except BaseException:
+            sweep.stopped = "interrupted"
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _whole(job: _Job, sweep: Sweep, store: Store, options: Options, open_files: OpenFiles) -> None:
+    if sweep.stopped:
+        job.outcome.fail("not reached")
+        return
+    try:
+        _one(job, store, options, open_files)
+    except (CarryError, BusyError) as error:
+        changed = isinstance(error, CarryError) and error.changed
+        job.outcome.fail(str(error), "growing" if changed else "unverified")
+        if isinstance(error, CarryError) and error.permanent:
+            sweep.stopped = str(error)
+    except OSError as error:  # of a folder, a time or a manifest of the run's own
+        failed = as_carry_error(str(error.filename or job.run.path), error)
+        job.outcome.fail(str(failed))
+        if failed.permanent:
+            sweep.stopped = str(failed)
 
 
 def _preflight(jobs: list[_Job], store: Store) -> None:
