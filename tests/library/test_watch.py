@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -197,7 +198,12 @@ def test_no_thread_and_no_descriptor_is_left() -> None:
     for _ in range(3):
         with underfed.watch():
             Loop(5).train()
-    assert state() == before
+    for _ in range(500):  # a thread that has ended is still listed for a moment
+        if state()[0] <= before[0]:
+            break
+        time.sleep(0.01)
+    assert state()[0] <= before[0]
+    assert state()[1] == before[1]
     assert w.folder is not None
 
 
