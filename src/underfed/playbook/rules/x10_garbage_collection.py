@@ -38,7 +38,7 @@ def check(evidence: Evidence) -> Finding | None:
     place = evidence.top("gc")
     return RULE.finding(
         summary=f"Garbage collection takes {100 * cost / evidence.step_ms:.0f} % of the step; take it out of the loop.",
-        gain=gain_without(evidence, cost),
+        gain=gain_without(evidence, cost, exact=True),
         where=place.where if place else None,
         evidence=[
             Observation(source="agent", text="time in collections", value=round(cost, 3), unit="ms/step"),
