@@ -34,10 +34,10 @@ def gather(folders: dict[str, Path], *, root: Path = Path("/"), write: bool = Tr
     storage = [_storage(name, folder, root, write) for name, folder in folders.items()]
     time.sleep(max(0.0, _BETWEEN_SECONDS - (time.monotonic() - begin)))
     gpu = _gpu(watch)
-    room = memory.shm(root)
+    room, sizes = memory.shm(root), memory.memory(found, root)._asdict()
     return records.Box(
         cpu=_cpu(found, before, root),
-        memory=records.Ram(**memory.memory(found, root)._asdict()),
+        memory=records.Ram(**{name: size for name, size in sizes.items() if name != "active"}),
         shm=records.Room(**room._asdict()) if room else None,
         storage=storage,
         gpu=gpu,
