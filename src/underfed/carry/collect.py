@@ -24,7 +24,6 @@ PATIENCE = 5.0
 #: A file younger than this may be written again within the same tick of its clock, in seconds.
 _TICK = 0.05
 _TRIES = 3
-_RUNS = 2
 _TOGETHER, _TOGETHER_BYTES = 512, 16 << 20
 
 
@@ -82,19 +81,11 @@ def collect(source: Path, store: Store, options: Options, say: Callable[[RunOutc
 
 
 def _each(jobs: list[_Job], sweep: Sweep, store: Store, options: Options, say: Callable[[RunOutcome], None]) -> None:
-    """Carry the runs, two at once: the disk reads one back while it writes the next."""
     open_files = OpenFiles()
-    with ThreadPoolExecutor(_RUNS) as pool:
-        waiting = [pool.submit(_whole, job, sweep, store, options, open_files) for job in jobs]
-        try:
-            for job, done in zip(jobs, waiting, strict=True):
-                done.result()
-                sweep.runs.append(job.outcome)
-                say(job.outcome)
-        except BaseException:
-            sweep.stopped = "interrupted"
-            pool.shutdown(cancel_futures=True)
-            raise
+    for job in jobs:
+        sweep.runs.append(job.outcome)
+        _whole(job, sweep, store, options, open_files)
+        say(job.outcome)
 
 
 def _whole(job: _Job, sweep: Sweep, store: Store, options: Options, open_files: OpenFiles) -> None:

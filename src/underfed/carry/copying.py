@@ -9,13 +9,10 @@ import stat
 from pathlib import Path
 
 from underfed.carry.folders import sync_folder
-from underfed.carry.hashing import blocks, forget, new_hasher
+from underfed.carry.hashing import blocks, new_hasher
 from underfed.carry.names import shown
 from underfed.carry.store import CarryError
 from underfed.carry.take import Source
-
-#: Bytes after which the disk is asked to begin.
-_WRITE_OUT = 16 << 20
 
 
 def copy_file(source: Source, out: int) -> str:
@@ -36,8 +33,6 @@ def copy_file(source: Source, out: int) -> str:
             else:
                 write_all(out, block)
             length += len(block)
-            if length % _WRITE_OUT == 0:
-                forget(out, length - _WRITE_OUT, _WRITE_OUT)  # the disk begins now
         check_unchanged(source, os.fstat(fd))
         if length != source.size:
             raise CarryError(f"{shown(source.path)}: still growing", changed=True)

@@ -12,7 +12,8 @@ from typing import IO, Protocol
 
 from blake3 import blake3
 
-CHUNK = 4 << 20
+#: Bytes read at once: what fits a core's own cache is hashed and written again without a way through memory.
+CHUNK = 1 << 20
 _SMALL = 1 << 20  # below this a second thread costs more than it saves
 
 
@@ -103,14 +104,14 @@ def blocks(fd: int, size: int) -> Iterator[memoryview]:
         yield view[:count]
 
 
-def forget(fd: int, begin: int = 0, length: int = 0) -> None:
-    """Ask the system to drop its cached pages of a file, from `begin` on, in bytes; where it cannot, nothing happens.
+def forget(fd: int) -> None:
+    """Ask the system to drop its cached pages of a file; where it cannot, nothing happens.
 
     Pages that are not on the disk yet stay, and begin to be written.
     """
     if hasattr(os, "posix_fadvise"):
         try:
-            os.posix_fadvise(fd, begin, length, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError as error:
             if error.errno not in {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ESPIPE}:
                 raise
