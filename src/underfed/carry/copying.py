@@ -23,7 +23,7 @@ def copy_file(source: Source, out: int) -> str:
     fd = os.open(source.real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         check_unchanged(source, os.fstat(fd))
-        hasher = new_hasher("blake3", source.size)
+        hasher = new_hasher()
         length = 0
         sparse = source.allocated < source.size
         for block in blocks(fd, source.size):

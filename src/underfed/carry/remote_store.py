@@ -119,7 +119,7 @@ class RemoteRun(RunPlace):
     def carry(self, source: Source) -> str:
         """Send a file, then prove it by the store's own MD5 or by reading it back."""
         url = f"{self.prefix}/{source.path}"
-        hasher, plain = new_hasher("blake3", source.size), hashlib.md5(usedforsecurity=False)
+        hasher, plain = new_hasher(), hashlib.md5(usedforsecurity=False)
         try:
             fd = os.open(source.real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
