@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,8 +14,8 @@ from underfed.carry.names import shown
 from underfed.carry.store import CarryError, Held, RunPlace
 from underfed.carry.take import Source
 
-#: Files that are read at once; hashing of one large file uses all cores by itself.
-READERS = 4
+#: Files that are read at once: more than there are CPUs get into each other's way.
+READERS = max(2, min(4, os.cpu_count() or 2))
 
 Verdict = Literal["carry", "kept-out", "conflict"]
 

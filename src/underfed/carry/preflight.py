@@ -7,7 +7,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import shutil
 import struct
 import sys
 import tempfile
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from underfed.carry.folders import make_folders
 from underfed.carry.names import PROBE, plural, shown, size_text
-from underfed.carry.reserve import Reserve
+from underfed.carry.reserve import LOCKED, Reserve, clear
 from underfed.errors import UsageError
 
 #: Errors after which nothing more can be written: no retry helps.
@@ -106,7 +105,7 @@ def _probe(  # noqa: PLR0917 (recursive, once)
     made: list[Path] = []
     try:
         probe = Path(tempfile.mkdtemp(prefix=f"{PROBE}-", dir=folder))
-        lock = os.open(probe / "0", os.O_CREAT | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        lock = os.open(probe / LOCKED, os.O_CREAT | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with contextlib.suppress(OSError):  # a file system without locks: nothing clears what a kill leaves
             fcntl.flock(lock, fcntl.LOCK_SH)
         _allocate(lock, total)
@@ -123,7 +122,7 @@ def _probe(  # noqa: PLR0917 (recursive, once)
         for left in made:
             left.unlink(missing_ok=True)
         if probe is not None:
-            shutil.rmtree(probe, ignore_errors=True)
+            clear(probe)
         if lock >= 0:
             os.close(lock)
         if not isinstance(error, OSError):
@@ -165,13 +164,17 @@ def clear_left_probes(folder: Path) -> None:
         with contextlib.suppress(OSError):
             left.rmdir()
             continue
+        try:
+            fd = os.open(left / LOCKED, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            clear(left)
+            continue
+        except OSError:
+            continue
         with contextlib.suppress(OSError):
-            fd = os.open(left / "0", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left, ignore_errors=True)
-            finally:
-                os.close(fd)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            clear(left)
+        os.close(fd)
 
 
 def _allocate(fd: int, total: int) -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections import deque
 from pathlib import Path
+
+#: The file whose lock says that its maker is alive: made first, removed last.
+LOCKED = "0"
 
 
 class Reserve:
@@ -28,6 +30,17 @@ class Reserve:
 
     def release(self) -> None:
         """Remove what was not taken."""
+        clear(self.folder)
         with contextlib.suppress(OSError):
             os.close(self.lock)
-        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def clear(folder: Path) -> None:
+    """Remove a folder of empty files, the one that is locked last: a kill on the way leaves what can be told by it."""
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(folder)):
+            if entry.name != LOCKED:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry)  # noqa: PTH108 (thousands)
+        (folder / LOCKED).unlink(missing_ok=True)
+        folder.rmdir()
