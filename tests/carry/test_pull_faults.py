@@ -38,7 +38,7 @@ def nothing_is_false(dst: Path, far: Path, before: dict[str, str]) -> None:
 
 def test_the_probe_of_a_killed_pull_is_cleared(box: Box, tmp_path: Path) -> None:
     make_run(tmp_path / "far/a")
-    for name, files in (("of-a-kill", ["0", "1"]), ("empty", []), ("held", ["0"])):
+    for name, files in (("of-a-kill", ["0", "1"]), ("half-removed", ["1", "2"]), ("empty", []), ("held", ["0"])):
         left = tmp_path / "dst" / f".underfed-probe-{name}"
         left.mkdir(parents=True)
         for file in files:
