@@ -328,3 +328,18 @@ def test_two_sweeps_into_one_run_do_not_mix(tmp_path: Path) -> None:
     done = underfed("collect", tmp_path / "src", tmp_path / "dst")
     os.close(lock)
     assert done.returncode == 1 and "another underfed is writing there" in done.stdout
+
+
+def test_a_trial_that_another_host_cleared_away_is_no_loss(tmp_path: Path) -> None:
+    """Where locks are known to one host only, another takes our empty files for left over ones."""
+    for number in range(3):
+        make_run(tmp_path / f"src/{number}", number)
+
+    class Cleared(LocalStore):
+        def check_room(self, sizes, folders, counted_bytes) -> None:
+            super().check_room(sizes, folders, counted_bytes)
+            for left in self.folder.glob(".underfed-probe-*"):
+                shutil.rmtree(left)
+
+    sweep = collect(tmp_path / "src", Cleared(tmp_path / "dst"), Options(), lambda _: None)
+    assert sweep.exit_code == 0 and claims_hold(tmp_path / "dst") == 3

@@ -200,8 +200,7 @@ class LocalRun(RunPlace):
     def _copy(self, source: Source, temporary: dict[str, str], durably: Durably) -> str | CarryError:
         fd = -1
         try:
-            path = temporary[source.path] = self._temporary()
-            fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = self._open(source.path, temporary)
             digest = copy_file(source, fd)
         except (OSError, CarryError) as error:
             if fd >= 0:
@@ -210,9 +209,19 @@ class LocalRun(RunPlace):
         durably.add(source.path, fd)
         return digest
 
+    def _open(self, path: str, temporary: dict[str, str]) -> int:
+        """Open a temporary name. Where locks hold on one host only, another may have cleared ours away as left over."""
+        try:
+            temporary[path] = self._temporary()
+            return os.open(temporary[path], os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self._near = False
+            temporary[path] = self._temporary()
+            return os.open(temporary[path], os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
     def _not_renamed(self, path: str, error: OSError) -> CarryError:
         """Files may not always move between folders of one file system (project quotas): copy inside the run then."""
-        if error.errno == errno.EXDEV and self._near:
+        if error.errno in {errno.EXDEV, errno.ENOENT} and self._near:
             self._near = False
             return CarryError(f"{shown(path)}: {error.strerror}", transient=True)
         return as_carry_error(path, error)
