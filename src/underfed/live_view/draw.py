@@ -124,7 +124,7 @@ def _late(state: State) -> str | None:
 
 
 def _title(state: State, width: int, ascii_only: bool) -> Line:
-    clock = f"{_length(state.at - state.began)}  {_clock(state.at)}"
+    clock = f"{_length(state.at - state.began)}  {_clock(state.at)}" if width >= 40 else ""
     room = width - cells(clock) - 2
     left = fit([("underfed ", "bold"), (clean(state.title, ascii_only=ascii_only), "")], room)
     gap = width - sum(cells(text) for text, _ in left) - cells(clock)
