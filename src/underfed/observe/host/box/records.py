@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import msgspec
-
 from underfed.diagnosis import Record
 
 SCHEMA = "underfed.box/1"
@@ -138,4 +136,6 @@ class Box(Record, frozen=True, kw_only=True):
 
 def to_json(box: Box) -> bytes:
     """Encode as indented JSON with a final newline."""
+    import msgspec
+
     return msgspec.json.format(msgspec.json.encode(box), indent=1) + b"\n"
