@@ -10,6 +10,7 @@ from collections.abc import Sequence
 COMMANDS: tuple[str, ...] = (
     "run",
     "try",
+    "tune",
     "compare",
     "attach",
     "read",
@@ -21,6 +22,7 @@ COMMANDS: tuple[str, ...] = (
     "collect",
     "pull",
     "stale",
+    "completion",
 )
 
 #: Commands whose words after `--` are another program's command line and must reach it unread.

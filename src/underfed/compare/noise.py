@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from underfed.trial.stats import RESAMPLES, t975
+from underfed.trial.stats import t975
 
 Call = Literal["faster", "slower", "none"]
 
@@ -23,6 +23,9 @@ Call = Literal["faster", "slower", "none"]
 #: Runs of one program on one machine differ by their memory's layout, clocks and neighbours: docs/compare.md says what
 #: was measured.
 BETWEEN = 0.01
+
+#: Draws of the bootstrap: enough for a standard error, which is all that is taken from them.
+RESAMPLES = 500
 
 #: A run of fewer blocks does not show its own noise.
 FEWEST_BLOCKS = 8

@@ -8,8 +8,9 @@ from statistics import median
 from underfed.trial import stats
 from underfed.trial.knobs import Change
 from underfed.trial.measured import Measured
+from underfed.trial.once import Done
 from underfed.trial.records import Arm, Outcome, Ratio, Run, Trial
-from underfed.trial.session import BASE, Done, Session
+from underfed.trial.session import BASE, Session
 from underfed.trial.truth import judge
 
 #: Rare long steps are mentioned from this share of the time on.
@@ -34,7 +35,7 @@ def conclude(session: Session, price_per_hour: float | None) -> Trial:
         baseline_cost_per_1000_steps=_cost(step, price_per_hour),
         noise_floor=round(2.718281828459045 ** stats.noise_floor(floors), 5) if len(floors) > 1 else None,
         arms=tuple(arms),
-        runs=tuple(_run(done) for done in session.runs),
+        runs=tuple(run_record(done) for done in session.runs),
         limits=tuple(_limits(session)),
     )
 
@@ -130,7 +131,8 @@ def _pay_back(
     return extra, max(0, round(extra / saved))
 
 
-def _run(done: Done) -> Run:
+def run_record(done: Done) -> Run:
+    """Return the record of one run."""
     seen = done.measured
     return Run(
         arm=done.arm,

@@ -58,7 +58,7 @@ def run(
             )
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise UsageError(f"try: {command[0]}: cannot be started: {reason.lower()}") from error
+            raise UsageError(f"{command[0]}: cannot be started: {reason.lower()}") from error
     host = HostSampler(child.pid, folder)
     asked = False
     begun = time.monotonic()

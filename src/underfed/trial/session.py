@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,19 +10,12 @@ from pathlib import Path
 
 from underfed.diagnosis import Diagnosis, Finding
 from underfed.errors import MeasurementError, UnderfedError, UsageError
-from underfed.observe.launch_environment import inherited_environment, with_agent
-from underfed.recording.place import write_header
 from underfed.trial import process
 from underfed.trial.knobs import Change, advised
-from underfed.trial.measured import Measured, measure
+from underfed.trial.once import Done, Enough, run_once, slug
 
 BASE = "baseline"
 SCOUT = "first"
-
-#: A run has enough when its steady part spans this many seconds as well: with steps of 1 ms, 60 of them say nothing.
-LEAST_S = 2.0
-#: A change of what an epoch costs needs that many borders of epochs in the steady part.
-LEAST_EPOCHS = 4
 
 
 @dataclass(kw_only=True)
@@ -36,28 +28,6 @@ class Plan:
     steps: int = 60
     limit_s: float = 120.0
     seed: int | None = None
-
-
-@dataclass(kw_only=True)
-class Done:
-    """One finished run of an arm."""
-
-    arm: str
-    folder: Path
-    ended: process.Ended
-    measured: Measured
-
-    @property
-    def crashed(self) -> bool:
-        """Whether it ended in an error that is not our asking it to end."""
-        return self.ended.code != 0 and not self.ended.asked and not self.measured.ended_early
-
-    def tail(self, lines: int = 15) -> list[str]:
-        """Return the last lines of its output."""
-        with contextlib.suppress(OSError):
-            data = (self.folder / process.OUTPUT).read_bytes()[-8192:]
-            return data.decode("utf-8", "replace").splitlines()[-lines:]
-        return []
 
 
 @dataclass(kw_only=True)
@@ -133,26 +103,18 @@ class Session:
         return change.filled(value)
 
     def _one(self, arm: str, change: Change | None) -> Done:
-        folder = self.folder / f"{len(self.runs) if arm != SCOUT else 0:02d}-{_slug(arm)}"
-        if arm != SCOUT:
-            folder = self.folder / f"{len(self.runs) + 1:02d}-{_slug(arm)}"
-        folder.mkdir(mode=0o700)
-        write_header(folder, self.plan.command)
-        options = {"trial": "1", "owner": str(os.getpid()), "window": "10" if arm == SCOUT else "off"}
-        if self.plan.seed is not None:
-            options["seed"] = str(self.plan.seed)
-        if change is not None:
-            options["set"] = ";".join(f"{name}:{value}" for name, value in change.switches)
-        environment = with_agent(inherited_environment(), folder, options)
-        environment[b"UNDERFED_TRIAL"] = folder.name.encode()
-        if self.plan.seed is not None:
-            environment.setdefault(b"PYTHONHASHSEED", str(self.plan.seed % 2**32).encode())
-        for name, value in change.switches if change is not None else ():
-            if name == "threads":
-                environment[b"OMP_NUM_THREADS"] = str(value).encode()
-        enough = _Enough(folder, self.plan.steps, epochs=self._by_epochs())
-        ended = process.run(self.plan.command, environment, folder, enough=enough, most_s=self.plan.limit_s)
-        return Done(arm=arm, folder=folder, ended=ended, measured=measure(folder))
+        number = 0 if arm == SCOUT else len(self.runs) + 1
+        folder = self.folder / f"{number:02d}-{slug(arm)}"
+        return run_once(
+            self.plan.command,
+            folder,
+            arm=arm,
+            switches=change.switches if change is not None else (),
+            window="10" if arm == SCOUT else "off",
+            seed=self.plan.seed,
+            enough=Enough(folder, self.plan.steps, epochs=self._by_epochs()),
+            most_s=self.plan.limit_s,
+        )
 
     def _by_epochs(self) -> bool:
         names = {name for change in self.plan.changes for name, _ in change.switches}
@@ -174,32 +136,6 @@ class Session:
 def order(arms: Sequence[str], pairs: int) -> list[str]:
     """Return the order of runs: forth and back in turns (ABBA), so that a drift of the machine hits all arms alike."""
     return [arm for number in range(pairs) for arm in (arms if number % 2 == 0 else arms[::-1])]
-
-
-class _Enough:
-    """Tells whether a run has what it needs; reads its recording now and then."""
-
-    def __init__(self, folder: Path, steps: int, *, epochs: bool) -> None:
-        self._folder, self._steps, self._epochs = folder, steps, epochs
-        self._size = -1
-
-    def __call__(self) -> bool:
-        size = sum(path.stat().st_size for path in self._folder.glob("p*.jsonl"))
-        if size == self._size:
-            return False
-        self._size = size
-        try:
-            found = measure(self._folder)
-        except (UnderfedError, OSError):
-            return False
-        many = len(found.walls) >= self._steps and sum(found.walls) >= LEAST_S * 1e3
-        if self._epochs and found.epochs <= LEAST_EPOCHS:
-            return False
-        return many and (found.steady or len(found.walls) >= 3 * self._steps)
-
-
-def _slug(name: str) -> str:
-    return "".join(char if char.isalnum() or char in "-_" else "-" for char in name)[:60]
 
 
 def progress(text: str) -> None:

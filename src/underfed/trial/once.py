@@ -1,0 +1,100 @@
+"""One run of a command with switches set from outside, recorded, ended once it has what is needed, and read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from underfed.errors import UnderfedError
+from underfed.observe.launch_environment import inherited_environment, with_agent
+from underfed.recording.place import write_header
+from underfed.trial import process
+from underfed.trial.measured import Measured, measure
+
+#: A run has enough when its steady part spans this many seconds as well: with steps of 1 ms, 60 of them say nothing.
+LEAST_S = 2.0
+#: A change of what an epoch costs needs that many borders of epochs in the steady part.
+LEAST_EPOCHS = 4
+
+
+@dataclass(kw_only=True)
+class Done:
+    """One finished run of an arm."""
+
+    arm: str
+    folder: Path
+    ended: process.Ended
+    measured: Measured
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it ended in an error that is not our asking it to end."""
+        return self.ended.code != 0 and not self.ended.asked and not self.measured.ended_early
+
+    def tail(self, lines: int = 15) -> list[str]:
+        """Return the last lines of its output."""
+        with contextlib.suppress(OSError):
+            data = (self.folder / process.OUTPUT).read_bytes()[-8192:]
+            return data.decode("utf-8", "replace").splitlines()[-lines:]
+        return []
+
+
+def run_once(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    arm: str,
+    switches: Sequence[tuple[str, str | None]] = (),
+    window: str = "off",
+    seed: int | None = None,
+    enough: Callable[[], bool],
+    most_s: float | None,
+) -> Done:
+    """Run the command in a new `folder`, with every switch set; `window` is the agent's option for a traced part."""
+    folder.mkdir(mode=0o700)
+    write_header(folder, command)
+    options = {"trial": "1", "owner": str(os.getpid()), "window": window}
+    if seed is not None:
+        options["seed"] = str(seed)
+    if switches:
+        options["set"] = ";".join(f"{name}:{value}" for name, value in switches)
+    environment = with_agent(inherited_environment(), folder, options)
+    environment[b"UNDERFED_TRIAL"] = folder.name.encode()
+    if seed is not None:
+        environment.setdefault(b"PYTHONHASHSEED", str(seed % 2**32).encode())
+    for name, value in switches:
+        if name == "threads":
+            environment[b"OMP_NUM_THREADS"] = str(value).encode()
+    ended = process.run(command, environment, folder, enough=enough, most_s=most_s)
+    return Done(arm=arm, folder=folder, ended=ended, measured=measure(folder))
+
+
+class Enough:
+    """Tells whether a run has what it needs; reads its recording now and then."""
+
+    def __init__(self, folder: Path, steps: int, *, epochs: bool) -> None:
+        self._folder, self._steps, self._epochs = folder, steps, epochs
+        self._size = -1
+
+    def __call__(self) -> bool:
+        """Return True once no more is needed."""
+        size = sum(path.stat().st_size for path in self._folder.glob("p*.jsonl"))
+        if size == self._size:
+            return False
+        self._size = size
+        try:
+            found = measure(self._folder)
+        except (UnderfedError, OSError):
+            return False
+        many = len(found.walls) >= self._steps and sum(found.walls) >= LEAST_S * 1e3
+        if self._epochs and found.epochs <= LEAST_EPOCHS:
+            return False
+        return many and (found.steady or len(found.walls) >= 3 * self._steps)
+
+
+def slug(name: str) -> str:
+    """Return a name as part of a file's name."""
+    return "".join(char if char.isalnum() or char in "-_" else "-" for char in name)[:60]

@@ -1,0 +1,224 @@
+"""A search from its first run to its last: what the model proposes is run, while it promises enough."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from underfed.diagnosis import Numerics
+from underfed.errors import MeasurementError
+from underfed.playbook.evidence import Evidence
+from underfed.playbook.loader_model import feed
+from underfed.recording.read import Recording
+from underfed.trial.once import LEAST_EPOCHS, Done, Enough, run_once, slug
+from underfed.trial.records import Truth
+from underfed.trial.truth import judge
+from underfed.tune import memory
+from underfed.tune.model import Setting, learned, model_of
+from underfed.tune.search import Proposal, Seen, State, megabytes, propose
+
+FIRST = "first"
+#: Rounds of the base and the choice in turns at the end, each starting with the other one (ABBA).
+ROUNDS = 2
+#: A run is not begun where less than this many times the longest so far is left of the budget.
+SPARE = 1.1
+
+
+@dataclass(kw_only=True)
+class Plan:
+    """What to run. `budget_s` is for all runs together, `limit_s` ends one whatever it has; `memory` is in bytes."""
+
+    command: list[str]
+    budget_s: float = 300.0
+    steps: int = 60
+    limit_s: float = 120.0
+    seed: int | None = None
+    memory: int | None = None
+
+
+@dataclass(kw_only=True)
+class Tried:
+    """One setting with its runs, and why it was run; `proposal` is None for the script's own."""
+
+    setting: Setting
+    proposal: Proposal | None = None
+    runs: list[Done] = field(default_factory=list)
+    confirmed: list[Done] = field(default_factory=list)
+    """Those made in turns with the base at the end, which the gain rests on."""
+    watch: memory.Watch | None = None
+    needed: int | None = None
+    ended: str | None = None
+    """How the kernel, or we for its memory, ended it."""
+    truth: Truth | None = None
+
+
+@dataclass(kw_only=True)
+class Search:
+    """All runs of a search so far; `run` may be interrupted at any time and leaves what was measured."""
+
+    plan: Plan
+    folder: Path
+    say: Callable[[str], None]
+    tried: list[Tried] = field(default_factory=list)
+    order: list[Done] = field(default_factory=list)
+    state: State | None = None
+    evidence: Evidence | None = None
+    limit: int | None = None
+    complete: bool = False
+    begun: float = field(default_factory=time.monotonic)
+    _longest: float = 0.0
+    by_epochs: bool = False
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the search began."""
+        return time.monotonic() - self.begun
+
+    def run(self) -> None:
+        """Search; raises MeasurementError where the script gives no steps, or has no loader."""
+        self._first()
+        assert self.state is not None  # noqa: S101 - set by the line above
+        while (proposal := propose(self.state)) is not None:
+            if not self._affordable():
+                self.say("the budget is used up")
+                return
+            self._try(proposal)
+        best = self.at(self.state.best().setting)
+        if best is not self.tried[0]:
+            self._confirm(best)
+        self.complete = True
+
+    def at(self, setting: Setting) -> Tried:
+        """Return what was tried with a setting."""
+        return next(one for one in self.tried if one.setting == setting)
+
+    def _affordable(self) -> bool:
+        return self.plan.budget_s - self.spent >= SPARE * self._longest
+
+    def _first(self) -> None:
+        """Run the script as it is, with a traced window where there is a device: what the model is built from."""
+        done, watch, recording = self._one(FIRST, (), window="10")
+        self._report(done, None)
+        if done.crashed or not done.measured.blocks:
+            shown = "".join(f"\n  | {line}" for line in done.tail(5))
+            self.say(f"output of the command: {done.folder / 'output.txt'}{shown}")
+            how = f"ended with exit code {done.ended.code}" if done.crashed else "made no steps that underfed could see"
+            raise MeasurementError(f"tune: the command, as it is, {how}")
+        evidence = evidence_of(recording)
+        loader = evidence.loader if evidence is not None else None
+        base = Setting(workers=loader.workers if loader is not None else 0)
+        usual = done.measured.step_ms or 0.0
+        model = model_of(evidence, base, usual, watch.ranks) if evidence is not None else None
+        if evidence is None or model is None:
+            raise MeasurementError("tune: no DataLoader was seen in the training process: there is nothing to tune")
+        self.limit = memory.limit_of(recording.host, self.plan.memory)
+        self.by_epochs = done.measured.epochs > LEAST_EPOCHS
+        self.evidence = evidence
+        self.tried = [Tried(setting=base, runs=[done], watch=watch)]
+        threads = evidence.torch.get("threads")
+        self.state = State(
+            model=model, room=memory.room(watch, self.limit), threads=threads if isinstance(threads, int) else None
+        )
+        self.state.seen.append(_seen(base, done, evidence))
+
+    def _try(self, proposal: Proposal) -> None:
+        assert self.state is not None  # noqa: S101 - the first run has set it
+        setting = proposal.setting
+        tried = Tried(setting=setting, proposal=proposal, needed=self.state.room.predict(setting.workers))
+        self.tried.append(tried)
+        done, watch, recording = self._one(setting.name(), setting.switches(self.tried[0].setting))
+        tried.runs.append(done)
+        tried.watch = watch
+        if watch.over:
+            tried.ended = f"ended by underfed: it held {megabytes(watch.total)} of {megabytes(self.limit or 0)}"
+        elif done.crashed:
+            tried.ended = memory.was_killed(done.ended.code, "\n".join(done.tail(40)), recording.host)
+        self._report(done, tried.ended)
+        self.state.room = memory.room(watch, self.limit, self.state.room)
+        if tried.ended or done.crashed or not done.measured.blocks:
+            self.state.seen.append(Seen(setting=setting, step=None, fits=not tried.ended))
+            return
+        tried.truth = self.judged(tried)
+        evidence = evidence_of(recording)
+        seen = _seen(setting, done, evidence, true=tried.truth.ok is not False)
+        if seen.feed is not None:
+            self.state.model = learned(self.state.model, seen.feed)
+        self.state.seen.append(seen)
+
+    def judged(self, tried: Tried) -> Truth:
+        """Judge the numbers of a setting against the script's own runs."""
+        numerics: Numerics = "reorder" if tried.setting.threads is not None else "exact"
+        base = [done.measured for done in self.tried[0].runs]
+        return judge(numerics, base, [done.measured for done in tried.runs], seeded=self.plan.seed is not None)
+
+    def _confirm(self, best: Tried) -> None:
+        """Run the base and the choice in turns: the fastest of several was also the luckiest."""
+        base = self.tried[0]
+        for number in range(ROUNDS):
+            for tried in (base, best) if number % 2 == 0 else (best, base):
+                if not self._affordable():
+                    self.say("the budget is used up")
+                    return
+                done, _, _ = self._one(tried.setting.name(), tried.setting.switches(base.setting))
+                self._report(done, None)
+                if done.measured.blocks and not done.crashed:
+                    tried.runs.append(done)
+                    tried.confirmed.append(done)
+        best.truth = self.judged(best)
+
+    def _one(
+        self, name: str, switches: tuple[tuple[str, str], ...], window: str = "off"
+    ) -> tuple[Done, memory.Watch, Recording]:
+        from underfed.recording.read import read
+
+        folder = self.folder / f"{len(self.order):02d}-{slug(name)}"
+        watch = memory.Watch(
+            folder=folder, limit=self.limit, enough=Enough(folder, self.plan.steps, epochs=self.by_epochs)
+        )
+        started = time.monotonic()
+        left = max(1.0, self.plan.budget_s - self.spent) if self.order else self.plan.limit_s
+        done = run_once(
+            self.plan.command,
+            folder,
+            arm=name,
+            switches=switches,
+            window=window,
+            seed=self.plan.seed,
+            enough=watch,
+            most_s=min(self.plan.limit_s, left),
+        )
+        self.order.append(done)
+        self._longest = max(self._longest, time.monotonic() - started)
+        return done, watch, read(folder)
+
+    def _report(self, done: Done, ended: str | None) -> None:
+        step = done.measured.step_ms
+        what = f"exit code {done.ended.code}" if done.crashed else f"{step:.3g} ms a step" if step else "no steps"
+        marks = "".join(f"; {mark}" for mark in [*([ended] if ended else []), *done.measured.marks])
+        self.say(f"{self.spent:.0f} of {self.plan.budget_s:g} s, {done.arm}: {what}{marks}")
+
+
+def evidence_of(recording: Recording) -> Evidence | None:
+    """Return what the training process of a run shows; None where it made no steps."""
+    from underfed.diagnose.run import look
+    from underfed.diagnose.traced import read_window
+    from underfed.trial.measured import main_log
+
+    log = main_log(recording)
+    seen = look(recording, log, read_window) if log is not None else None
+    return seen.evidence if seen is not None else None
+
+
+def _seen(setting: Setting, done: Done, evidence: Evidence | None, *, true: bool = True) -> Seen:
+    found = feed(evidence) if evidence is not None else None
+    copies = evidence.copies if evidence is not None else ()
+    return Seen(
+        setting=setting,
+        step=done.measured.step_ms,
+        feed=found,
+        border_ms=found.border if found is not None else 0.0,
+        pageable_ms=sum(one.ms for one in copies if one.direction == "h2d" and one.pinned is False and one.blocking),
+        true=true,
+    )
