@@ -33,6 +33,12 @@ def audit(
 
     Exit code 0: nothing found; 1: findings, or a file that could not be read; 2: usage.
 
+    For example:
+
+        underfed audit train.py
+        underfed audit src/ --diff
+        underfed audit src/ --format github
+
     Parameters
     ----------
     paths

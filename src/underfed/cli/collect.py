@@ -32,6 +32,11 @@ def collect(
     run's manifest is written. A rerun copies only what differs. SRC is never changed. Exit code 0: everything expected
     is verified; 1: something is not; 2: it could not start.
 
+    For example:
+
+        underfed collect checkpoints /durable/results
+        underfed collect checkpoints /durable/results --check
+
     Parameters
     ----------
     src

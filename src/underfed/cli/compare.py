@@ -21,6 +21,11 @@ def compare(
     Says first whether both did the same work, then what changed in the budget of a step, and whether the difference is
     more than the runs' own noise.
 
+    For example:
+
+        underfed compare before/ after/
+        underfed compare before/ after/ --fail-above 5%
+
     Parameters
     ----------
     a

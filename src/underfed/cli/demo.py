@@ -10,6 +10,11 @@ def demo(*, out: Path | None = None) -> int:
 
     Needs torch but no GPU, and takes under a minute. All figures are measured while you watch.
 
+    For example:
+
+        underfed demo
+        underfed demo --out demo
+
     Parameters
     ----------
     out

@@ -18,6 +18,12 @@ def explain(
     It knows the rules that a run or a trace shows, those that `underfed audit` finds in source code, and the other
     numbers that the advice of `underfed box` bears, with the rules that answer each.
 
+    For example:
+
+        underfed explain
+        underfed explain T4
+        underfed explain workers-restart-each-epoch
+
     Parameters
     ----------
     rule

@@ -25,6 +25,11 @@ def pull(
     Nothing is changed on the far side. Exit code 0: all that is there is verified here; 1: something is not; 2: it
     could not start.
 
+    For example:
+
+        underfed pull box:/durable/results results
+        underfed pull box:/durable/results results --workers 4
+
     Parameters
     ----------
     src

@@ -20,6 +20,11 @@ def read(
     slows the host, so a trace alone makes a well fed GPU look idle: `--step-ms` gives the step's time without it.
     Without that, the time is estimated, and the confidence is lower.
 
+    For example:
+
+        underfed read trace.json.gz --step-ms 29.7
+        underfed read traces/ --json
+
     Parameters
     ----------
     paths

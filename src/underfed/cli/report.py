@@ -23,6 +23,11 @@ def report(
     HTML is one file that loads nothing: send it, open it anywhere, print it. Markdown is for issues and pull requests.
     The trace for ui.perfetto.dev has steps, the causes of gaps and the findings as tracks of their own.
 
+    For example:
+
+        underfed report RECORDING -o report.html
+        underfed report trace.json.gz -o perfetto.json.gz
+
     Parameters
     ----------
     paths

@@ -29,6 +29,11 @@ def run(
     The command keeps its streams, signals and exit code, which are also those of `underfed run`. Nothing is written but
     lines on stderr and one folder.
 
+    For example:
+
+        underfed run -- python train.py
+        underfed run --steps 500 --json verdict.json -- torchrun --nproc-per-node 2 train.py
+
     Parameters
     ----------
     out

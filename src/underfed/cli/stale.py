@@ -28,6 +28,11 @@ def stale(
     It says what to check again; it cannot say what is still true, except where a fact has a probe. Exit code 0: all
     stamps are within their limits; 1: one is old, in the future or impossible, or there is none; 2: usage.
 
+    For example:
+
+        underfed stale docs README.md
+        underfed stale docs --max-age 12 --format github
+
     Parameters
     ----------
     paths

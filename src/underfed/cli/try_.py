@@ -28,6 +28,11 @@ def try_(
     The command is started several times, with and without the change in turns, and ended early each time, at a step
     boundary: what it does behind its loop is not reached, and what it writes before is written by every run.
 
+    For example:
+
+        underfed try T4=8 -- python train.py
+        underfed try T4 T5 --pairs 5 --out trial -- python train.py
+
     Parameters
     ----------
     rules
