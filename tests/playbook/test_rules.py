@@ -363,6 +363,19 @@ def test_a_stall_that_comes_now_and_then_leaves_the_usual_step() -> None:
     assert found.gain.expected[0] <= rare.step_ms / 11.0 <= found.gain.expected[1]
 
 
+def test_a_median_that_bursts_of_input_make_small_is_not_what_a_stall_leaves() -> None:
+    bursts = evidence(
+        {**LOOP, "data": 200.0, "post": 20.0},
+        sections={**WORK, "post": {"logging": 1.0}},
+        device=busy(9.0),
+        spots=(spot("logging", 20.0),),
+        usual_ms=11.0,
+    )
+    found = said("X8", bursts)
+    assert found is not None and found.gain is not None and found.gain.expected is not None
+    assert found.gain.at_most < 1.3
+
+
 def test_breaks_whose_cost_is_not_known_are_listed_only() -> None:
     seen = evidence(LOOP, sections=WORK, on_gpu=False, torch={"dynamo": BROKEN})
     found = said("X20", seen)

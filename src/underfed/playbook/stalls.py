@@ -10,6 +10,8 @@ from underfed.playbook.rule import Rule
 
 #: A median step below this share of the mean one says that something long comes only now and then.
 _RARE = 0.7
+#: The median is the step without the stall where the stall makes up the difference, as far as samples can tell.
+_WHOLE = 1.25
 
 
 def stall_finding(
@@ -58,7 +60,8 @@ def _gain(evidence: Evidence, saved_ms: float) -> Gain:
     step takes without it: known far better than what the stall itself takes.
     """
     usual, rest = evidence.usual_ms, evidence.step_ms - saved_ms
-    if usual is None or usual >= _RARE * evidence.step_ms:
+    # Something else that comes now and then, such as bursts of input, makes the median as small, and stays.
+    if usual is None or usual >= _RARE * evidence.step_ms or evidence.step_ms - usual > _WHOLE * saved_ms:
         return gain_without(evidence, saved_ms)
     whole = gain_without(evidence, saved_ms, spread=0.0)
     device = min(floor_ms(evidence), usual)
