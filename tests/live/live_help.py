@@ -94,11 +94,15 @@ class Terminal:
             self.screen.resize(rows, columns)
 
     def read(self, seconds: float = 0.1) -> None:
-        while select.select([self.master], [], [], seconds)[0]:
+        """Take in what is there or comes within that time; a program that writes on and on does not hold us up."""
+        end = time.monotonic() + seconds
+        while select.select([self.master], [], [], max(0.0, end - time.monotonic()))[0]:
             data = os.read(self.master, 65536)
             self.raw += data
             self.stream.feed(data)
-            seconds = 0.02
+            if time.monotonic() > end:
+                return
+            end = min(end, time.monotonic() + 0.03)
 
     def until(self, holds: Callable[[], object], what: str = "") -> None:
         end = time.monotonic() + PATIENCE_S

@@ -66,7 +66,9 @@ def test_a_page_shows_the_verdict_follows_the_terminals_size_and_q_leaves_everyt
     assert state(waits.pid) in "SR"
 
 
-@pytest.mark.parametrize("how", ["ctrl-c", "SIGTERM", "SIGHUP", "SIGKILL"])
+@pytest.mark.parametrize(
+    "how", ["ctrl-c", "SIGKILL", *(pytest.param(name, marks=pytest.mark.slow) for name in ("SIGTERM", "SIGHUP"))]
+)
 def test_however_the_view_ends_the_terminal_and_the_run_are_as_before(how: str, waits: subprocess.Popen[bytes]) -> None:
     with terminal(watching(waits.pid)) as term:
         term.sees("confidence")
@@ -99,6 +101,7 @@ def samplers(pid: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(waits: subprocess.Popen[bytes]) -> None:
     # a shell is needed for job control; it is the terminal's session leader
     shell = ["bash", "--norc", "-i"]
@@ -189,6 +192,7 @@ def lines_until(view: subprocess.Popen[str], wanted: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_json_lines_on_stdout_are_diagnoses_by_the_schema(waits: subprocess.Popen[bytes]) -> None:
     import jsonschema
 
@@ -203,6 +207,7 @@ def test_json_lines_on_stdout_are_diagnoses_by_the_schema(waits: subprocess.Pope
         assert view.stdout.read() == "", "nothing but JSON"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("extra", "colour", "page"),
     [
@@ -271,6 +276,7 @@ def test_what_cannot_be_watched_is_refused_before_the_screen_is_taken() -> None:
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")
 def test_without_permission_the_page_says_so_and_guesses_nothing(waits: subprocess.Popen[bytes]) -> None:
     if shutil.which("setpriv") is None:
@@ -286,6 +292,7 @@ def test_without_permission_the_page_says_so_and_guesses_nothing(waits: subproce
         assert f"sudo underfed attach {waits.pid}" in " ".join(term.text.split())
 
 
+@pytest.mark.slow
 def test_a_terminal_that_takes_nothing_holds_nobody_up(waits: subprocess.Popen[bytes]) -> None:
     with terminal(watching(waits.pid)) as term:
         term.sees("confidence")
