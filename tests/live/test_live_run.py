@@ -48,7 +48,7 @@ def live(tmp_path: Path, *command: str, how: str = "--live") -> list[str]:
 
 
 def test_the_last_row_is_ours_and_the_commands_lines_are_all_there_in_their_order(tmp_path: Path, script: str) -> None:
-    with terminal(live(tmp_path, sys.executable, script, "500"), rows=12) as term:
+    with terminal(live(tmp_path, sys.executable, script, "300"), rows=12) as term:
         term.until(lambda: "a step" in term.lines[-1] and "since" in term.lines[-1], "the row")
         assert (term.screen.margins.top, term.screen.margins.bottom) == (0, 10)
         assert any("bar " in line for line in term.lines[:-1])
@@ -63,7 +63,7 @@ def test_the_last_row_is_ours_and_the_commands_lines_are_all_there_in_their_orde
         for part in ours:
             rest = rest.replace(b"\x1b7" + part.partition(b"\x1b8")[0] + b"\x1b8", b"")
         lines = [line for line in rest.replace(b"\x1bD\x1b[A", b"").split(b"\r\n") if b"line " in line]
-        assert [int(line.rpartition(b"line ")[2]) for line in lines] == list(range(0, 500, 5))
+        assert [int(line.rpartition(b"line ")[2]) for line in lines] == list(range(0, 300, 5))
         assert b"last words" in rest
 
 
@@ -153,13 +153,17 @@ def test_ctrl_z_gives_the_row_back_and_fg_takes_it_again(tmp_path: Path, script:
         term.end()
 
 
-def test_the_screen_is_taken_only_where_it_covers_nothing(tmp_path: Path, script: str) -> None:
-    command = live(tmp_path, sys.executable, script, "300", how="--live=screen")
-    with terminal(command) as term:
+def test_the_screen_is_refused_where_it_would_cover_what_the_command_writes(tmp_path: Path, script: str) -> None:
+    with terminal(live(tmp_path, sys.executable, script, "300", how="--live=screen")) as term:
         assert term.end() == 2
         assert "train.log" in term.text
         assert not (tmp_path / "recording").exists(), "nothing was started"
+
+
+@pytest.mark.slow
+def test_the_screen_is_taken_where_the_command_writes_elsewhere(tmp_path: Path, script: str) -> None:
     out = tmp_path / "out"
+    command = live(tmp_path, sys.executable, script, "500", how="--live=screen")
     with terminal(command, redirect=f"> {out} 2>&1") as term:
         for wanted in ("host-bound", "X9", "steps/s", "stall", "CPU", "changes"):
             term.sees(wanted)
