@@ -100,7 +100,9 @@ def expected(device, host):
         gap_end = unit
         while gap_end not in busy:
             gap_end += 1
-        launch = next(entry[2] for entry in events if entry[0] == gap_end)
+        # Of events that start at one moment, a known launch comes before none, and an earlier one before a later one.
+        ending = [entry[2] for entry in events if entry[0] == gap_end]
+        launch = min((one for one in ending if one is not None), default=None)
         found[cause(unit, gap_begin, launch, classes, active, launching)] += 1
     return found
 

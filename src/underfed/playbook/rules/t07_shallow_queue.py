@@ -29,7 +29,7 @@ from __future__ import annotations
 from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Finding, Fix, Observation
 from underfed.playbook.evidence import Evidence
-from underfed.playbook.gains import gain_between
+from underfed.playbook.gains import gain_between, slack
 from underfed.playbook.loader_model import feed, hot_place
 from underfed.playbook.rule import Rule
 
@@ -42,12 +42,13 @@ def check(evidence: Evidence) -> Finding | None:
     depth = model.loader.prefetch or 2
     wanted = 2 * depth
     step = evidence.step_ms
-    # A deeper queue fills only from what the workers make beyond the demand: the less slack, the less it bridges.
-    slack = 1.0 - model.mean_supply / model.rest
-    least, most = min(max(0.02, slack), 0.5), min(0.9, 0.6 + 1.5 * slack)
+    # A deeper queue fills only from what the workers make beyond the demand: the less to spare, the less it bridges.
+    spare = 1.0 - model.mean_supply / model.rest
+    least, most = min(max(0.02, spare), 0.5), min(0.9, 0.6 + 1.5 * spare)
+    best = slack(evidence) * (step - model.wait)
     return RULE.finding(
         summary=f"Fetches come in bursts and {depth} batches a worker do not bridge them; queue {wanted}.",
-        gain=gain_between(evidence, step - model.wait, (step - most * model.wait, step - least * model.wait)),
+        gain=gain_between(evidence, best, (step - most * model.wait, step - least * model.wait)),
         where=model.loader.made_at,
         evidence=[
             Observation(source="agent", text="fetch, median", value=round(model.fetch.wall_median, 3), unit="ms"),

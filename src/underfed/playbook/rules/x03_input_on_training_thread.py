@@ -26,7 +26,7 @@ from __future__ import annotations
 from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Finding, Fix, Observation
 from underfed.playbook.evidence import Evidence
-from underfed.playbook.gains import gain_between
+from underfed.playbook.gains import gain_between, slack
 from underfed.playbook.rule import Rule
 
 
@@ -42,7 +42,7 @@ def check(evidence: Evidence) -> Finding | None:
     overlapped = max(rest, outside)
     return RULE.finding(
         summary="The loop makes its batches on the training thread; make them ahead, in worker processes.",
-        gain=gain_between(evidence, 0.9 * rest, (rest, min(step, overlapped * 1.1))),
+        gain=gain_between(evidence, min(0.9, slack(evidence)) * rest, (rest, min(step, overlapped * 1.1))),
         where=place.where if place else None,
         evidence=[
             Observation(source="agent", text="making input, by samples", value=round(outside, 3), unit="ms/step"),
