@@ -20,7 +20,6 @@ import mmap
 import os
 import platform
 import random
-import signal
 import statistics
 import struct
 import subprocess
@@ -83,7 +82,7 @@ def rates(pid: int, shared: mmap.mmap, seconds: float, look: list[str] | None) -
     last = count(shared)
     passed, cpu = time.perf_counter() - begin, cpu_of(pid) - used
     if process is not None:
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         process.wait()
     ends = [struct.unpack_from("q", shared, 8 + 8 * (step % _KEPT))[0] for step in range(first, last)]
     usual = statistics.median(later - before for before, later in itertools.pairwise(ends))
@@ -111,7 +110,7 @@ def main() -> None:
                         raise SystemExit("the loop does not run")
                     time.sleep(0.1)
                 pid, load = str(target.pid), os.getloadavg()[0]
-                # every look is ended by Ctrl-C, so that one that goes on by itself is measured in the same way
+                # every look is ended by a signal, so that one that goes on by itself is measured in the same way
                 attach = [sys.executable, "-m", "underfed", "attach", pid]
                 ways = {"attach": [*attach, "--seconds", f"{2 * words.seconds:g}"]}
                 if words.watch:
