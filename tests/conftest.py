@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ALONE = {"attach", "live", "planted", "trial", "tune"}
+ALONE = {"attach", "compare", "library", "live", "planted", "remote", "trial", "tune"}
 """Folders whose tests judge what real runs took; beside other tests they would judge those as well."""
 
 BESIDE = {"test_gpu_readings.py", "test_losses.py", "test_stats.py"}

@@ -32,7 +32,7 @@ class Rows(torch.utils.data.Dataset):
         return 4 * 60
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        time.sleep(0.002)
+        time.sleep(0.006)
         return {"x": torch.full((8,), float(index % 5)), "labels": torch.tensor(index % 2)}
 
 

@@ -165,7 +165,7 @@ def classify(frame):
 def _behind_step(step_frame):
     """Tell whether the loop is behind its optimizer step: by source order where the stepping frame is on the stack."""
     if step_frame is not None and step_frame.f_code is S.step_code:
-        return step_frame.f_lineno > S.step_line
+        return (step_frame.f_lineno or 0) > (S.step_line or 0)  # between two lines Python may name none
     return CLOCK.section == POST
 
 
