@@ -14,7 +14,7 @@ from torch.utils.data._utils import fetch
 class Slow(Dataset[torch.Tensor]):
     """Samples that wait for something before they come; those of a fast one do not."""
 
-    def __init__(self, samples: int, wait_s: float = 0.002) -> None:
+    def __init__(self, samples: int, wait_s: float = 0.006) -> None:
         self.samples, self.wait_s = samples, wait_s
 
     def __len__(self) -> int:
@@ -29,7 +29,7 @@ class Slow(Dataset[torch.Tensor]):
 class Loop:
     """A model, an optimizer and a loader that exist before anything is watched."""
 
-    def __init__(self, steps: int, *, wait_s: float = 0.002, workers: int = 0, **options: Any) -> None:
+    def __init__(self, steps: int, *, wait_s: float = 0.006, workers: int = 0, **options: Any) -> None:
         torch.manual_seed(0)
         self.model = torch.nn.Linear(8, 4)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
