@@ -42,6 +42,9 @@ NAV: list[tuple[str, list[str]]] = [
     ("Is it true?", ["measures.md", "accuracy.md", "overhead.md", "comparison.md", "figures.md", "numbers.md"]),
     ("Reference", ["json.md", "changes.md", "contributing.md"]),
 ]
+#: Anchors as GitHub makes them, two hyphens in a row included; safe YAML cannot name a function.
+_SLUGS = "as-github"
+_AS_GITHUB = "!!python/object/apply:pymdownx.slugs.slugify {kwds: {case: lower}}"
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 _INCLUDE = re.compile(r"<!-- include: (\S+?)#(\S+) -->\n.*?<!-- end of include -->\n", re.S)
 _SHIM = re.compile(r'<script src="https://unpkg\.com/iframe-worker/shim"[^>]*></script>')
@@ -63,7 +66,8 @@ def assemble(target: Path, docs: Path = ROOT / "docs") -> None:
     (pages / "rules/index.md").write_text(rules_index(), encoding="utf-8")
     shutil.copy(ROOT / SCHEMA, pages)
     shutil.copy(ROOT / "tools/docs_search.js", pages)
-    (target / "mkdocs.yml").write_text(yaml.safe_dump(_settings(pages), sort_keys=False), encoding="utf-8")
+    settings = yaml.safe_dump(_settings(pages), sort_keys=False).replace(f"slugify: {_SLUGS}", f"slugify: {_AS_GITHUB}")
+    (target / "mkdocs.yml").write_text(settings, encoding="utf-8")
 
 
 def _settings(pages: Path) -> dict[str, Any]:
@@ -86,7 +90,7 @@ def _settings(pages: Path) -> dict[str, Any]:
         },
         "extra": {"generator": False},
         "plugins": ["search", "offline"],
-        "markdown_extensions": ["tables", "fenced_code", {"toc": {"permalink": True}}],
+        "markdown_extensions": ["tables", "fenced_code", {"toc": {"permalink": True, "slugify": _SLUGS}}],
         "validation": {"invalid_links": True, "invalid_link_anchors": True},
         "nav": _nav(pages),
     }
