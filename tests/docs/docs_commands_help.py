@@ -18,6 +18,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 #: What a line of a block or a code span begins with when it is a command.
 PROGRAM = re.compile(r"(?:\$ )?((?:\.venv/bin/)?(?:underfed|make|pip|python3?|nsys) .+)")
 
+#: Wide gaps are columns of something shown, such as a page of the live view that begins with the command's name.
+_COLUMNS = re.compile(r"\S {2,}\S")
 #: Commands that no test of this folder runs: by their first words, with the reason. All others of underfed are run.
 NOT_RUN = {
     "underfed attach": "looks ten seconds at a run; tests/attach does so at real ones",
@@ -103,8 +105,8 @@ def shown() -> list[Shown]:
     for page in PAGES:
         for text, in_block in _code(page):
             line = PROGRAM.fullmatch(text.strip())
-            if line:
-                command = _without_comment(line.group(1).removeprefix(".venv/bin/"))
+            command = _without_comment(line.group(1).removeprefix(".venv/bin/")) if line else ""
+            if command and not _COLUMNS.search(command):
                 pages.setdefault(command, set()).add(page.name)
                 blocks |= {command} if in_block else set()
     return [Shown(text, tuple(sorted(names)), text in blocks) for text, names in pages.items()]
@@ -177,6 +179,8 @@ def _events() -> list[dict[str, object]]:
 
 def words_to_run(command: str, recording: str) -> list[str]:
     """Return the words of a command with this Python's underfed and python, and a recording that exists."""
+    if " > " in command:
+        return ["bash", "-c", command]
     words = [recording if word == "RECORDING" else word for word in shlex.split(command)]
     if words[0] == "underfed":
         words[:1] = [sys.executable, "-m", "underfed"]
