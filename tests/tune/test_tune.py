@@ -116,8 +116,14 @@ def measured(folder: Path, workers: int, **planted: float) -> float:
 def held_against_the_grid(tmp_path: Path, found: Tuned, numbers: range, **planted: float) -> None:
     """The choice, written into the script by hand, is within the noise of the best of the grid, in fewer runs."""
     grid = {number: measured(tmp_path / f"grid-{number}", number, **planted) for number in numbers}
-    chosen = grid.get(found.workers) or measured(tmp_path / "chosen", found.workers, **planted)
-    assert chosen <= 1.15 * min(grid.values()), (found.workers, grid, found.page)
+    best = min(grid, key=lambda number: grid[number])
+    # The best of a grid was lucky as well: it and the choice run anew, in turns.
+    pairs = [
+        [measured(tmp_path / f"{turn}-{at}", number, **planted) for at, number in enumerate((best, found.workers))]
+        for turn in range(3)
+    ]
+    ratio = sorted(mine / theirs for theirs, mine in pairs)[1]
+    assert ratio <= 1.15, (best, found.workers, pairs, grid, found.page)
     searched = [point for point in found.tuning["points"] if point["outcome"] == "measured"]
     assert len(searched) < len(grid), found.page
 
@@ -146,7 +152,7 @@ def test_a_transform_that_computes_gets_what_the_cpus_give(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_workers_beyond_the_memory_are_predicted_and_not_run(tmp_path: Path) -> None:
     """Each worker holds 150 MB more than what it shares with its parent."""
-    extra = "if get_worker_info() and not hasattr(self, 'held'): self.held = bytearray(os.urandom(1 << 20) * 150)"
+    extra = "if get_worker_info() and not hasattr(self, 'held'): self.held = bytearray(b'x') * (150 << 20)"
     found = tuned(tmp_path, script(tmp_path, pause=0.006, extra=extra), "--memory", "800M")
     assert found.workers == 2, found.page
     assert found.tuning["memory_limit"] <= 800 * 2**20

@@ -121,15 +121,15 @@ def _point(search: Search, tried: Tried) -> Point:
         outcome, text = "too-much-memory", tried.ended or ""
     elif tried.ended:
         outcome, text = "killed", tried.ended
-    elif last.crashed and step is None:
+    elif last.crashed:
         outcome, text = "crashed", f"the program ended with exit code {last.ended.code}"
-    elif step is None:
-        outcome, text = "no-steps", "it made no steps in its time"
+    elif step is None or _ruled_out(search, tried):
+        outcome, text = "no-steps", "it made too few steps in its time"
     elif tried is not base and not acted:
         outcome, text = "not-applied", "the program has nothing that it would change"
     elif failed and tried.truth is not None:
         text = f"NOT TRUE: {tried.truth.text}"
-    bad = outcome in ("killed", "crashed", "too-much-memory")
+    bad = outcome in ("killed", "crashed", "too-much-memory", "no-steps")
     return Point(
         name=tried.setting.name(),
         switches=tried.setting.switches(base.setting),
@@ -145,6 +145,11 @@ def _point(search: Search, tried: Tried) -> Point:
         truth=tried.truth,
         output=tuple(last.tail()) if bad and last is not None else (),
     )
+
+
+def _ruled_out(search: Search, tried: Tried) -> bool:
+    seen = search.state.seen if search.state is not None else []
+    return any(one.setting == tried.setting and one.step is None for one in seen)
 
 
 def _left_out(state: State | None) -> list[Point]:

@@ -85,10 +85,13 @@ class Search:
                 self.say("the budget is used up")
                 return
             self._try(proposal)
-        best = self.at(self.state.best().setting)
-        if best is not self.tried[0]:
-            self._confirm(best)
-        self.complete = True
+        while (best := self.at(self.state.best().setting)) is not self.tried[0]:
+            if self._confirm(best):
+                break
+        else:
+            self.complete = True
+            return
+        self.complete = len(best.confirmed) == ROUNDS
 
     def at(self, setting: Setting) -> Tried:
         """Return what was tried with a setting."""
@@ -129,16 +132,7 @@ class Search:
         tried = Tried(setting=setting, proposal=proposal, needed=self.state.room.predict(setting.workers))
         self.tried.append(tried)
         done, watch, recording = self._one(setting.name(), setting.switches(self.tried[0].setting))
-        tried.runs.append(done)
-        tried.watch = watch
-        if watch.over:
-            tried.ended = f"ended by underfed: it held {megabytes(watch.total)} of {megabytes(self.limit or 0)}"
-        elif done.crashed:
-            tried.ended = memory.was_killed(done.ended.code, "\n".join(done.tail(40)), recording.host)
-        self._report(done, tried.ended)
-        self.state.room = memory.room(watch, self.limit, self.state.room)
-        if tried.ended or done.crashed or not done.measured.blocks:
-            self.state.seen.append(Seen(setting=setting, step=None, fits=not tried.ended))
+        if not self._usable(tried, done, watch, recording):
             return
         tried.truth = self.judged(tried)
         evidence = evidence_of(recording)
@@ -147,26 +141,56 @@ class Search:
             self.state.model = learned(self.state.model, seen.feed)
         self.state.seen.append(seen)
 
+    def _usable(self, tried: Tried, done: Done, watch: memory.Watch, recording: Recording) -> bool:
+        """Keep a run with its setting; False rules the setting out, whatever its other runs took."""
+        assert self.state is not None  # noqa: S101 - the first run has set it
+        tried.runs.append(done)
+        if tried.watch is None or watch.total > tried.watch.total:
+            tried.watch = watch
+        if watch.over:
+            tried.ended = f"ended by underfed: it held {megabytes(watch.total)} of {megabytes(self.limit or 0)}"
+        elif done.crashed:
+            tried.ended = memory.was_killed(done.ended.code, "\n".join(done.tail(40)), recording.host)
+        self._report(done, tried.ended)
+        self.state.room = memory.room(watch, self.limit, self.state.room)
+        if not tried.ended and not done.crashed and self._long_enough(done):
+            return True
+        self.state.seen = [one for one in self.state.seen if one.setting != tried.setting]
+        self.state.seen.append(Seen(setting=tried.setting, step=None, fits=not tried.ended))
+        return False
+
+    def _long_enough(self, done: Done) -> bool:
+        """Whether a run has half the steps that were asked for, or that the first run made in its time."""
+        first = len(self.order[0].measured.walls)
+        return 2 * len(done.measured.walls) >= min(self.plan.steps, first)
+
     def judged(self, tried: Tried) -> Truth:
         """Judge the numbers of a setting against the script's own runs."""
         numerics: Numerics = "reorder" if tried.setting.threads is not None else "exact"
         base = [done.measured for done in self.tried[0].runs]
         return judge(numerics, base, [done.measured for done in tried.runs], seeded=self.plan.seed is not None)
 
-    def _confirm(self, best: Tried) -> None:
-        """Run the base and the choice in turns: the fastest of several was also the luckiest."""
+    def _confirm(self, best: Tried) -> bool:
+        """Run the base and the choice in turns: the fastest of several was also the luckiest. False rules it out."""
         base = self.tried[0]
+        base.confirmed = []
         for number in range(ROUNDS):
             for tried in (base, best) if number % 2 == 0 else (best, base):
                 if not self._affordable():
                     self.say("the budget is used up")
-                    return
-                done, _, _ = self._one(tried.setting.name(), tried.setting.switches(base.setting))
-                self._report(done, None)
-                if done.measured.blocks and not done.crashed:
-                    tried.runs.append(done)
-                    tried.confirmed.append(done)
+                    return True
+                done, watch, recording = self._one(tried.setting.name(), tried.setting.switches(base.setting))
+                if tried is base:
+                    self._report(done, None)
+                    if done.crashed or not self._long_enough(done):
+                        self.say(f"the command, as it is, did not run as before: {done.folder}")
+                        return True
+                    base.runs.append(done)
+                elif not self._usable(best, done, watch, recording):
+                    return False
+                tried.confirmed.append(done)
         best.truth = self.judged(best)
+        return True
 
     def _one(
         self, name: str, switches: tuple[tuple[str, str], ...], window: str = "off"
