@@ -1,18 +1,22 @@
-"""What a look by `underfed attach` costs the run that is looked at, in pairs of windows that take turns.
+"""What a look by `underfed attach` costs the run that is looked at, in pairs of moments with and without it.
 
-    python bench/attach/run.py [--pairs 12] [--seconds 10] [--workers 2] [--watch] [--blocking]
+    python bench/attach/run.py [--pairs 240] [--seconds 1] [--workers 0] [--blocking]
 
-One training loop runs all the time (a DataLoader with workers, a small model on the CPU) and notes the end of each step
-in shared memory. In each pair one window is looked at and one is not, in random order; the figures are medians of the
-ratios of their median step times, of their step rates and of their CPU time a step, each with the interval that holds
-the true median in at least 95 of 100 such series. `--watch` measures `attach --watch` beside it, `--blocking` py-spy in
-its default mode, which stops every thread for every sample. On a machine whose CPUs are all busy the samplers take the
-run's own CPU time; the figures hold for a machine with a CPU to spare.
+One training loop runs all the time (a DataLoader, a small model on the CPU) and notes the end of each step in shared
+memory. `attach --watch` looks at it, and is stopped and continued with its samplers in turns (SIGSTOP), so that a
+moment with it and one without it follow each other, in random order. The first tenth of a second after each turn is
+left out: a sampler that goes on makes up for what it missed. The figures are medians of the ratios of median step
+times, of step rates and of CPU time a step, each with the interval that holds the true median in 95 of 100 such series.
+
+`--blocking` measures py-spy in its default mode instead, which stops every thread for every sample: it is started anew
+for each moment of ten seconds. On a machine whose CPUs are all busy the samplers take the run's own CPU time; the
+figures hold for a machine with a CPU to spare.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import math
@@ -20,6 +24,7 @@ import mmap
 import os
 import platform
 import random
+import signal
 import statistics
 import struct
 import subprocess
@@ -69,33 +74,78 @@ def count(shared: mmap.mmap) -> int:
     return int(struct.unpack("q", shared[:8])[0])
 
 
-def rates(pid: int, shared: mmap.mmap, seconds: float, look: list[str] | None) -> tuple[float, float, float]:
-    """Return the inverse of the median step time, and steps a second and a tick of CPU time, over a window.
-
-    With `look`, while that command runs.
-    """
-    process = subprocess.Popen(look, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) if look else None
-    if process is not None:
-        time.sleep(1.0)  # its start is not the look
+def rates(pid: int, shared: mmap.mmap, seconds: float) -> tuple[float, float, float]:
+    """Return the inverse of the median step time, and steps a second and a tick of CPU time, over a moment."""
     begin, used, first = time.perf_counter(), cpu_of(pid), count(shared)
-    time.sleep(seconds - 1.0)
+    time.sleep(seconds)
     last = count(shared)
     passed, cpu = time.perf_counter() - begin, cpu_of(pid) - used
-    if process is not None:
-        process.terminate()
-        process.wait()
     ends = [struct.unpack_from("q", shared, 8 + 8 * (step % _KEPT))[0] for step in range(first, last)]
     usual = statistics.median(later - before for before, later in itertools.pairwise(ends))
     return 1 / usual, (last - first) / passed, (last - first) / max(cpu, 1.0)
 
 
+def family(pid: int) -> list[int]:
+    """Return a process and its children."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def in_turns(pid: int, shared: mmap.mmap, seconds: float, pairs: int) -> list[tuple[float, ...]]:
+    """Return the ratios of pairs of moments, `attach --watch` at work in one and stopped in the other."""
+    words = [sys.executable, "-m", "underfed", "attach", str(pid), "--watch"]
+    look = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while len(family(look.pid)) < 3:  # both samplers
+            if look.poll() is not None:
+                raise SystemExit("the look does not run")
+            time.sleep(0.1)
+        time.sleep(3)
+        return [_pair(pid, shared, seconds, look.pid) for _ in range(pairs)]
+    finally:
+        for each in family(look.pid):
+            os.kill(each, signal.SIGCONT)
+        look.terminate()
+        look.wait()
+
+
+def _pair(pid: int, shared: mmap.mmap, seconds: float, look: int) -> tuple[float, ...]:
+    found = {}
+    for at_work in random.sample([True, False], 2):
+        for each in family(look):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGCONT if at_work else signal.SIGSTOP)
+        time.sleep(0.1)
+        found[at_work] = rates(pid, shared, seconds)
+    return tuple(with_look / without for with_look, without in zip(found[True], found[False], strict=True))
+
+
+def by_windows(pid: int, shared: mmap.mmap, pairs: int) -> list[tuple[float, ...]]:
+    """Return the ratios of pairs of ten seconds, py-spy in its default mode at work in one of them."""
+    spy = [str(Path(sys.executable).with_name("py-spy")), "record", "-p", str(pid), "-s", "-i", "-t", "-r", "25"]
+    spy += ["-f", "raw", "-o", os.devnull, "-d", "10"]
+    ratios = []
+    for _ in range(pairs):
+        found = {}
+        for at_work in random.sample([True, False], 2):
+            look = subprocess.Popen(spy, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) if at_work else None
+            time.sleep(1.0)
+            found[at_work] = rates(pid, shared, 8.0)
+            if look is not None:
+                look.wait()
+        ratios.append(tuple(a / b for a, b in zip(found[True], found[False], strict=True)))
+    return ratios
+
+
 def main() -> None:
     """Run the pairs and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=12)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--watch", action="store_true")
+    parser.add_argument("--pairs", type=int, default=240)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--blocking", action="store_true")
     words = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -109,20 +159,11 @@ def main() -> None:
                     if target.poll() is not None:
                         raise SystemExit("the loop does not run")
                     time.sleep(0.1)
-                pid, load = str(target.pid), os.getloadavg()[0]
-                # every look is ended by a signal, so that one that goes on by itself is measured in the same way
-                attach = [sys.executable, "-m", "underfed", "attach", pid]
-                ways = {"attach": [*attach, "--seconds", f"{2 * words.seconds:g}"]}
-                if words.watch:
-                    ways["attach --watch"] = [*attach, "--watch"]
+                load = os.getloadavg()[0]
                 if words.blocking:
-                    spy = str(Path(sys.executable).with_name("py-spy"))
-                    ways["py-spy, blocking"] = [spy, "record", "-p", pid, "-s", "-i", "-t", "-r", "25", "-f", "raw"]
-                    ways["py-spy, blocking"] += ["-o", os.devnull, "-d", str(int(words.seconds))]
-                found: dict[str, list[tuple[float, ...]]] = {
-                    name: [pair(target.pid, shared, words.seconds, way) for _ in range(words.pairs)]
-                    for name, way in ways.items()
-                }
+                    name, found = "py-spy, blocking", by_windows(target.pid, shared, words.pairs)
+                else:
+                    name, found = "attach --watch", in_turns(target.pid, shared, words.seconds, words.pairs)
         finally:
             target.kill()
             target.wait()
@@ -130,12 +171,10 @@ def main() -> None:
     report = {
         "when": datetime.now(timezone.utc).isoformat(timespec="minutes"),
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
-        "workers": words.workers,
         "load before and after": [load, os.getloadavg()[0]],
-        **{
-            kind: {name: spread([ratios[at] for ratios in pairs]) for name, pairs in found.items()}
-            for at, kind in enumerate(kinds)
-        },
+        "workers": words.workers,
+        "look": name,
+        **{kind: spread([ratios[at] for ratios in found]) for at, kind in enumerate(kinds)},
     }
     print(json.dumps(report, indent=1))
 
@@ -150,14 +189,6 @@ def spread(ratios: list[float]) -> dict[str, object]:
         cut += 1
     low, high = lost[max(cut - 1, 0)], lost[-max(cut, 1)]
     return {"median": round(statistics.median(lost), 2), "interval": [round(low, 2), round(high, 2)], "pairs": number}
-
-
-def pair(pid: int, shared: mmap.mmap, seconds: float, look: list[str]) -> tuple[float, ...]:
-    """Return the rates with a look as parts of those without, windows in random order."""
-    order = [look, None]
-    random.shuffle(order)
-    found = {bool(each): rates(pid, shared, seconds, each) for each in order}
-    return tuple(with_look / without for with_look, without in zip(found[True], found[False], strict=True))
 
 
 if __name__ == "__main__":
