@@ -91,3 +91,17 @@ def test_damaged_lines_give_no_gauge_and_no_error(line: dict[str, Any]) -> None:
     sample = of_line(line, {"k": "box", "cpu": 1, "gpu": {"devices": 7}})
     if sample is not None:
         assert not [gauge for gauge in gauges(Sample(at=0.0), sample) if gauge.value is not None]
+
+
+def test_what_is_not_known_of_a_step_is_a_part_of_its_own() -> None:
+    from underfed.diagnosis import Diagnosis, Step, Subject, Verdict, Waits
+    from underfed.live_view.words import judged
+
+    def parts(step: Step) -> dict[str, float]:
+        verdict = Verdict(bound="unknown", confidence="low", text="")
+        return dict(judged(Diagnosis(subject=Subject(kind="run", paths=[]), verdict=verdict, step=step), 0.0).parts)
+
+    assert parts(Step(ms=10.0, wait_ms=Waits(data=1.0))) == pytest.approx({"data": 0.1, "not split": 0.9})
+    whole = Waits(data=1.0, transfer=0.0, sync=0.0, launch=0.0, stall=0.0, comms=0.0, other=4.0)
+    assert "not split" not in parts(Step(ms=10.0, device_ms=5.0, wait_ms=whole))
+    assert parts(Step()) == {}

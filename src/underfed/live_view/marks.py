@@ -21,6 +21,7 @@ PARTS: dict[str, tuple[str, str]] = {
     "stall": ("red", "x"),
     "comms": ("blue", "c"),
     "other": ("bright_black", "."),
+    "not split": ("dim", "?"),
 }
 
 

@@ -44,12 +44,14 @@ def command_words(words: Sequence[str]) -> str:
 
 
 def _of_step(diagnosis: Diagnosis) -> tuple[tuple[str, float], ...]:
-    """Shares of the step that are known; what is not known is left out, never zero."""
+    """Shares of the step; what is not known is no zero, but a part of its own with all that the others leave."""
     step, total = diagnosis.step, finite(diagnosis.step.ms)
     if total is None or total <= 0:
         return ()
     values = [("device", step.device_ms), *((name, getattr(step.wait_ms, name)) for name in _WAITS)]
-    return tuple((name, known / total) for name, value in values if (known := finite(value)) is not None)
+    parts = [(name, known / total) for name, value in values if (known := finite(value)) is not None]
+    left = 1.0 - sum(share for _, share in parts)
+    return (*parts, ("not split", left)) if len(parts) < len(values) and left > 0 else tuple(parts)
 
 
 def _of_thread(diagnosis: LiveDiagnosis) -> tuple[tuple[tuple[str, float], ...], str]:
