@@ -73,6 +73,42 @@ def test_the_bootstrap_is_the_brute_force_one() -> None:
     assert abs(low - want[0]) < 0.15 * width and abs(high - want[1]) < 0.15 * width
 
 
+def session(rng: np.random.Generator, pairs: int, factor: float) -> stats.Effect | None:
+    """Two arms in turns on a machine that drifts by up to 3 %: 100 steps a run with 3 % of noise that carries over."""
+    drift = rng.uniform(-0.03, 0.03)
+    arms: tuple[list[list[float]], list[list[float]]] = ([], [])
+    order = [arm for pair in range(pairs) for arm in ((0, 1) if pair % 2 == 0 else (1, 0))]
+    for at, arm in enumerate(order):
+        level, noise = rng.normal(0, 0.003) + drift * at / (len(order) - 1), np.zeros(150)
+        shocks = rng.normal(0, 0.03 * 0.8, 150)
+        for step in range(1, 150):
+            noise[step] = 0.6 * noise[step - 1] + shocks[step]
+        walls = 10.0 * (1 / factor if arm else 1.0) * np.exp(level + noise[50:])
+        arms[arm].append(stats.blocks([float(wall) for wall in walls]))
+    return stats.effect(*arms)
+
+
+def test_drift_and_noise_that_carries_over_are_seldom_called_a_change() -> None:
+    rng = np.random.default_rng(17)
+    found = [session(rng, 4, 1.0) for _ in range(1000)]
+    assert sum(one is None or one.call != "none" for one in found) <= 50
+
+
+def test_five_percent_under_three_percent_of_noise_and_drift_is_found() -> None:
+    rng = np.random.default_rng(19)
+    found = [session(rng, 4, 1.05) for _ in range(300)]
+    assert sum(one is not None and one.call == "faster" for one in found) >= 270
+
+
+def test_the_floor_is_of_all_pairs_of_one_arm_and_never_lucky() -> None:
+    alone = [[10.0] * 4, [10.4] * 4, [10.2] * 4]
+    want = (math.log(1.04) + math.log(1.02) + math.log(10.4 / 10.2)) / 3
+    assert stats.noise_floor(alone) == pytest.approx(want)
+    assert stats.noise_floor(alone[:1]) == 0.0 and stats.noise_floor() == 0.0
+    noisy = [8.0, 12.0, 9.0, 11.0, 10.0]
+    assert stats.noise_floor([noisy, noisy]) > 0.02, "equal medians by chance"
+
+
 WALLS = st.lists(st.floats(0.01, 1e4), max_size=200)
 
 

@@ -92,7 +92,7 @@ class Trial(Record, frozen=True, kw_only=True):
     baseline_step_ms: float | None = None
     baseline_cost_per_1000_steps: float | None = None
     noise_floor: float | None = None
-    """Factor by which neighbouring runs of the baseline differ."""
+    """Factor by which two runs of the baseline differ."""
     arms: tuple[Arm, ...] = ()
     runs: tuple[Run, ...] = ()
     limits: tuple[str, ...] = ()

@@ -51,14 +51,22 @@ class Session:
 
             self.arms.append(together(self.arms))
         for arm in order([BASE, *(arm.name for arm in self.arms)], self.plan.pairs):
-            if any(done.crashed for done in self.of(arm)):
-                continue  # once is enough
+            if self._settled(arm):
+                continue
             done = self._one(arm, next((change for change in self.arms if change.name == arm), None))
             self.runs.append(done)
             self._report(done)
             if arm == BASE and (done.crashed or not done.measured.blocks):
                 raise MeasurementError(f"try: the command without the change {self._ended_how(done)}: {done.folder}")
         self.complete = True
+
+    def _settled(self, arm: str) -> bool:
+        """Whether more runs of an arm would say nothing: it crashed, or had nothing to act on, and once is enough. The
+        baseline is settled when all others are.
+        """
+        if arm == BASE:
+            return bool(self.of(BASE)) and all(self._settled(other.name) for other in self.arms)
+        return any(done.crashed or not done.measured.acted for done in self.of(arm))
 
     def of(self, arm: str) -> list[Done]:
         """Return the runs of one arm, in order."""

@@ -2,7 +2,7 @@
 
 The unit is the run, not the step: steps of one run depend on each other, and two runs of the same thing differ by more
 than their steps say. A run's value is the median of the means of blocks of steps; runs of both arms alternate, so a
-pair shares the machine's state; and what two runs of the baseline differ by is the floor below which nothing counts.
+pair shares the machine's state; and what two runs of the same arm differ by is the floor below which nothing counts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
@@ -42,8 +42,8 @@ def t975(freedom: int) -> float:
 class Effect:
     """What a change did: `ratio` is baseline time over changed time, above 1 where the change is faster.
 
-    `low` and `high` bound it with 95 % confidence. `floor` is the factor (1 or more) by which runs of the baseline
-    differ among themselves. `detectable` is the smallest factor that this trial could have told from none.
+    `low` and `high` bound it with 95 % confidence. `floor` is the factor (1 or more) by which two runs of the same arm
+    differ. `detectable` is the smallest factor that this trial could have told from none.
     """
 
     ratio: float
@@ -87,7 +87,7 @@ def effect(base: Sequence[Sequence[float]], changed: Sequence[Sequence[float]]) 
     half = t975(pairs - 1) * float(logs.std(ddof=1)) / math.sqrt(pairs)
     low, high = bootstrap(base, changed)
     low, high = min(low, centre - half), max(high, centre + half)
-    floor = noise_floor(base)
+    floor = noise_floor(base, changed)
     call: Call = "faster" if low > floor else "slower" if high < -floor else "none"
     return Effect(
         ratio=math.exp(centre),
@@ -117,8 +117,21 @@ def _medians(run: Sequence[float], generator: np.random.Generator) -> np.ndarray
     return drawn
 
 
-def noise_floor(base: Sequence[Sequence[float]]) -> float:
-    """Return the median size of the log ratio of neighbouring runs of the baseline: an A/A comparison."""
-    values = [math.log(float(np.median(run))) for run in base if run]
-    steps = [abs(a - b) for a, b in pairwise(values)]
-    return float(np.median(steps)) if steps else 0.0
+def noise_floor(*arms: Sequence[Sequence[float]]) -> float:
+    """Return the mean size of the log ratio of two runs of the same thing: A/A pairs, of every arm with itself.
+
+    Two runs can agree by chance; the floor is never below what the blocks inside the runs let expect.
+    """
+    values = [[math.log(float(np.median(run))) for run in arm if run] for arm in arms]
+    apart = [abs(a - b) for arm in values for a, b in combinations(arm, 2)]
+    if not apart:
+        return 0.0
+    errors = [_error(run) for arm in arms for run in arm if len(run) >= FEWEST_BLOCKS]
+    inside = math.sqrt(sum(error**2 for error in errors) / len(errors)) if errors else 0.0
+    # Of two draws from a normal distribution, the mean distance is 2 / sqrt(pi) of its standard deviation.
+    return max(sum(apart) / len(apart), 2 / math.sqrt(math.pi) * inside)
+
+
+def _error(run: Sequence[float]) -> float:
+    """Standard error of the log of a run's median, from the spread of its blocks."""
+    return float(np.log(_medians(run, np.random.default_rng(0))).std())
