@@ -150,7 +150,8 @@ def exchange_facts(log: ProcessLog, warmup: int) -> ExchangeFacts | None:
             steady = [line for line in every if line.iteration > 2]
         usable = steady or every
         last = lines[-1]
-        steps = max(1, last.optimizer_steps)
+        # Where no optimizer of torch steps, a step is one backward pass.
+        steps = max(1, last.optimizer_steps or last.passes)
         passes, times = last.passes / steps, last.exchanges / steps
         found.append(
             ExchangeFacts(

@@ -63,12 +63,12 @@ def _between_steps(kind):
 
 def _passed():
     """Count a backward pass, and whether it exchanges: it does not under `no_sync()`."""
-    _passes[0] += 1
-    for known in _models:
-        model = known()
-        if model is not None and model.require_backward_grad_sync:
-            _passes[1] += 1
-            return
+    try:
+        _passes[0] += 1
+        _passes[1] += any(model.require_backward_grad_sync for known in _models if (model := known()) is not None)
+    except Exception as error:
+        S.after_backward = None
+        fault("ddp", error)
 
 
 def _remember(original):
