@@ -20,6 +20,8 @@ _MOST_LOADERS = 1000
 #: Every fetch of the training thread that takes longer is watched; of shorter ones, one in so many.
 _WORTH_WATCHING_NS = 500_000
 _MOST_UNWATCHED = 12
+#: What one look at the counter of bytes read adds to it: the file is longer than that.
+_OWN_READ = 64
 
 
 def _iterable(dataset):
@@ -144,7 +146,7 @@ def _read_bytes():
     try:
         if S.io_fd is None:
             S.io_fd = os.open("/proc/self/io", os.O_RDONLY | os.O_CLOEXEC)
-        text = os.pread(S.io_fd, 64, 0)
+        text = os.pread(S.io_fd, _OWN_READ, 0)
         return int(text[text.index(b":") + 1 : text.index(b"\n")])
     except Exception:
         return None
@@ -224,7 +226,7 @@ def _fetch_in_worker(fetcher, index, original, info):
             after = resource.getrusage(resource.RUSAGE_SELF)
             process = int(1e9 * (after.ru_utime + after.ru_stime - usage.ru_utime - usage.ru_stime))
             read = _read_bytes() if before is not None else None
-            read = read - before if read is not None and before is not None else None
+            read = max(0, read - before - _OWN_READ) if read is not None and before is not None else None
             row = (start + wall, wall, cpu, process, read, _samples(index), collated[0])
             write("fetches", worker=info.id, workers=info.num_workers, rows=[row])
         except Exception as error:

@@ -35,6 +35,9 @@ from underfed.playbook.gains import gain_between
 from underfed.playbook.loader_model import feed, hot_place
 from underfed.playbook.rule import Rule
 
+#: Bytes a batch below which no file of samples can have been read.
+_NOTHING = 512.0
+
 
 def check(evidence: Evidence) -> Finding | None:
     """Find fetches that wait instead of computing."""
@@ -47,11 +50,15 @@ def check(evidence: Evidence) -> Finding | None:
     left = model.rest + computing if model.loader.workers == 0 else max(model.rest, computing)
     read = model.fetch.bytes_read
     waited = model.fetch.wall - model.fetch.cpu
+    # Reads through sockets and mapped files are not counted, so that nothing was read does not rule storage out.
+    nothing = read is not None and read < _NOTHING
+    what = (
+        "waiting, and next to nothing is read from files: for a network, a mapped file, a sleep or a lock."
+        if nothing
+        else "waiting for storage or a network; stage the data locally or read it in larger pieces."
+    )
     return RULE.finding(
-        summary=(
-            f"Of {model.fetch.wall:.0f} ms for a batch, {waited:.0f} ms are spent waiting for storage or a network; "
-            "stage the data locally or read it in larger pieces."
-        ),
+        summary=f"Of {model.fetch.wall:.0f} ms for a batch, {waited:.0f} ms are spent {what}",
         gain=gain_between(evidence, 0.95 * left),
         where=hot_place(evidence),
         evidence=[
@@ -59,7 +66,11 @@ def check(evidence: Evidence) -> Finding | None:
             Observation(source="agent", text="CPU time of one fetch", value=round(model.fetch.cpu, 3), unit="ms"),
             Observation(source="agent", text="read by system calls", value=read, unit="bytes/batch"),
         ],
-        fix=Fix(text="copy the data to local NVMe, pack it into larger files, or keep more requests in flight"),
+        fix=Fix(
+            text="see what the line waits for; a network wants more requests in flight, a sleep or a lock has to go"
+            if nothing
+            else "copy the data to local NVMe, pack it into larger files, or keep more requests in flight"
+        ),
     )
 
 

@@ -15,7 +15,8 @@ How it is found
     Bytes read by system calls for each sample, and bytes a second of one worker while it waits.
 
 When it stays silent
-    Where a fetch computes, where samples are large, and where bytes come through sockets, which are not counted.
+    Where a fetch computes, where samples are large, and where next to nothing is read: bytes that come through sockets
+    are not counted, and a sleep or a lock reads nothing.
 
 Not to be confused with
     U8: the line itself is slow. The cure here is fewer and larger reads; there it is another place.
@@ -31,6 +32,8 @@ from underfed.playbook.loader_model import feed, hot_place
 from underfed.playbook.rule import Rule
 
 _SMALL = 256e3
+#: Less than this a sample is no reading of samples: what waits is a socket, a sleep or a lock.
+_LEAST = 64.0
 _SLOW = 30e6
 
 
@@ -43,7 +46,7 @@ def check(evidence: Evidence) -> Finding | None:
     read = fetch.bytes_read or 0.0
     each, waited = read / max(fetch.samples, 1.0), max(fetch.wall - fetch.cpu, 1e-6)
     rate = read / (waited * 1e-3)
-    if fetch.samples < 4 or not 0 < each < _SMALL or rate > _SLOW:
+    if fetch.samples < 4 or not _LEAST <= each < _SMALL or rate > _SLOW:
         return None
     if count and model.supply(count) < 0.8 * model.rest:
         return None
