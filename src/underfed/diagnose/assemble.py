@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from underfed.diagnose.sentence import sentence
-from underfed.diagnose.split import Split, split
+from underfed.diagnose.split import Split, lower, split
 from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Diagnosis, Finding, Subject, Verdict
 from underfed.playbook.evidence import Evidence
@@ -73,17 +73,22 @@ def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Di
     untold = evidence.torch.get("distributed") and evidence.exchange is None
     if decided.bound == "compute" and not evidence.on_gpu and untold:
         decided = Split("unknown", None, "low", _HIDDEN_COLLECTIVES)
+    crowded = _crowded(evidence)
+    if crowded is not None and decided.bound == "compute":
+        decided = replace(decided, confidence=lower(decided.confidence), why=crowded)
     evidence = replace(evidence, bound=decided.bound)
     findings = ranked(findings_of(evidence), evidence)
     cause = next((finding for finding in findings if finding.helps_now and finding.bound == decided.bound), None)
     limits = list(evidence.limits)
     if not steady:
         limits.append("step times had not settled; the figures are a mean over what was seen")
+    if crowded is not None:
+        limits.append(f"{crowded}: the step is not the script's own")
     if 0 < evidence.steps < T.few_steps:
         limits.append(f"only {evidence.steps} steady steps were seen")
     settle = None
     if decided.confidence != "high":
-        settle = _settle(evidence)
+        settle = "the same run while nothing else uses its CPUs" if crowded is not None else _settle(evidence)
     return Diagnosis(
         subject=subject,
         verdict=Verdict(
@@ -97,6 +102,17 @@ def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Di
         findings=findings,
         limits=limits,
     )
+
+
+def _crowded(evidence: Evidence) -> str | None:
+    """Say how long the training thread wanted a CPU and had none, where that spoils a CPU-only run's figures."""
+    wait = evidence.cpu_wait
+    if evidence.on_gpu or wait is None or wait < T.crowded_thread:
+        return None
+    others = evidence.cpus.others if evidence.cpus else None
+    whose = f", while processes beside the run kept {others:.1f} CPUs busy" if others is not None else ""
+    share = 100 * wait / (1 + wait)
+    return f"the training thread had no CPU for {share:.0f} % of the time in which it wanted one{whose}"
 
 
 def _settle(evidence: Evidence) -> str | None:

@@ -49,6 +49,8 @@ def sentence(evidence: Evidence, decided: Split, cause: Finding | None) -> str:
         share = evidence.step.device_share or 0.0
         step = milliseconds(evidence.step_ms)
         fed = f"The {device} computes for {percent(min(share, 1.0))} of each {step} step: it is well fed."
+        if decided.why:
+            fed = f"The loop is at its computing for {percent(min(share, 1.0))} of each {step} step, but {decided.why}."
         return f"{fed} {cause.summary}" if cause else f"{fed} Only less or faster computing makes it quicker."
     who = "The GPU" if evidence.on_gpu else "Training"
     late = ""

@@ -58,6 +58,10 @@ class Thresholds:
     cpu_saturated: float = 0.80
     """Share of the usable CPUs from which the loader is limited by cores and not by the number of workers."""
 
+    crowded_thread: float = 0.25
+    """Wait of the training thread for a CPU, to its time on one, from which a CPU-only run's step is not its own: the
+    computing in it holds waiting that nothing in the script explains."""
+
     enough_exchanges: int = 10
     """Gradient exchanges timed by torch below which their median is called uncertain: it times every hundredth."""
 

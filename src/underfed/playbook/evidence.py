@@ -245,6 +245,8 @@ class Evidence:
     """Host time from the first to the last read of results in a row, with the work between them, in ms a step."""
     trace: TraceFacts | None = None
     exchange: ExchangeFacts | None = None
+    cpu_wait: float | None = None
+    """Time for which the training thread was ready and had no CPU, for each unit of time on one."""
     ranks: tuple[RankFacts, ...] = ()
     skew: SkewFacts | None = None
     gpu_util: float | None = None
