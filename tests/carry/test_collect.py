@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import blake3
@@ -234,6 +235,26 @@ def test_a_link_in_the_destination_is_not_written_through(src: Path, tmp_path: P
     (tmp_path / "dst/a/protocol").symlink_to(tmp_path / "elsewhere")
     done = underfed("collect", src, tmp_path / "dst")
     assert done.returncode == 1 and not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.parametrize("linked", ["a", "a/protocol"])
+def test_what_lies_behind_a_link_in_the_destination_is_no_copy(src: Path, tmp_path: Path, linked: str) -> None:
+    """It may be the source itself."""
+    dst = tmp_path / "dst"
+    assert underfed("collect", src, dst).returncode == 0
+    shutil.rmtree(dst / linked)
+    (dst / linked).symlink_to(src / linked)
+    for words in (["--check"], []):
+        done = underfed("collect", src, dst, *words)
+        assert done.returncode == 1 and "a link" in done.stdout, done.stdout
+        assert "verified  a " not in done.stdout
+
+
+def test_the_destination_itself_may_be_a_link(src: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "dst").symlink_to("real")
+    assert underfed("collect", src / "a", tmp_path / "dst").returncode == 0
+    assert underfed("collect", src / "a", tmp_path / "dst", "--check").returncode == 0
 
 
 def test_shards_of_an_index_must_be_there(src: Path, tmp_path: Path) -> None:

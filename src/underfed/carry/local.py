@@ -71,7 +71,8 @@ class LocalStore(Store):
             return
         try:
             make_folders(self.folder, path)
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            # As a string: the run `.` of a DST that is a link is what the link leads to.
+            lock = os.open(f"{self.folder}/{path}", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             raise as_carry_error(path, error) from error
         try:
@@ -96,6 +97,7 @@ class LocalRun(RunPlace):
         self.incoming = self.folder / INCOMING
         self._touched: set[Path] = set()
         self._made: set[str] = set()
+        self._plain: set[str] = set()
         self._carried: set[str] = set()
         self._bare = self._near = False
         with contextlib.suppress(OSError):
@@ -118,6 +120,7 @@ class LocalRun(RunPlace):
         if self._bare:
             return None
         try:
+            self._refuse_links(path.rpartition("/")[0])
             state = os.lstat(f"{self.folder}/{path}")
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -126,6 +129,19 @@ class LocalRun(RunPlace):
         if not stat.S_ISREG(state.st_mode):
             raise CarryError(f"{shown(path)}: the destination has something there that is not a file; move it away")
         return Held(state.st_size, state.st_mtime_ns)
+
+    def _refuse_links(self, inner: str) -> None:
+        """Raise CarryError if a folder of the run is a link: what lies behind it may be the source itself."""
+        if inner in self._plain:
+            return
+        folder = self.root
+        for part in f"{self.path}/{inner}".split("/"):
+            if part in {"", "."}:
+                continue
+            folder /= part
+            if folder.is_symlink():
+                raise CarryError(f"{shown(folder)}: a link is where a folder should be, so no copy; move it away")
+        self._plain.add(inner)
 
     def digest(self, path: str) -> str:
         """Hash the copy from the disk."""
