@@ -330,6 +330,26 @@ def test_two_sweeps_into_one_run_do_not_mix(tmp_path: Path) -> None:
     assert done.returncode == 1 and "another underfed is writing there" in done.stdout
 
 
+def test_a_run_on_a_bind_mount_of_the_same_file_system(tmp_path: Path) -> None:
+    """Its device is the store's, and yet nothing can be moved into it: no file of the group may be lost to that."""
+    run = make_run(tmp_path / "src/a")
+    for number in range(20):
+        (run / "protocol" / f"{number}.yaml").write_text(str(number))
+    with mounted(tmp_path / "dst", "size=20m") as dst:
+        (dst / "elsewhere").mkdir()
+        (dst / "a").mkdir()
+        done = subprocess.run(["mount", "--bind", str(dst / "elsewhere"), str(dst / "a")], check=False)
+        if done.returncode:
+            pytest.skip("bind mounts are not allowed")
+        try:
+            assert (dst / "a").stat().st_dev == dst.stat().st_dev
+            done = underfed("collect", tmp_path / "src", dst)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert claims_hold(dst) == 2  # by both names of the folder
+        finally:
+            subprocess.run(["umount", str(dst / "a")], check=True)
+
+
 def test_a_trial_that_another_host_cleared_away_is_no_loss(tmp_path: Path) -> None:
     """Where locks are known to one host only, another takes our empty files for left over ones."""
     for number in range(3):

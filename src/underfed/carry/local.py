@@ -204,7 +204,7 @@ class LocalRun(RunPlace):
                         self._rename(temporary[path], path)
                         del temporary[path]
                     except OSError as error:
-                        done[path] = self._not_renamed(path, error)
+                        done[path] = self._not_renamed(path, temporary[path], error)
         except OSError as error:
             done |= {source.path: as_carry_error(source.path, error) for source in sources}
         finally:
@@ -235,9 +235,11 @@ class LocalRun(RunPlace):
             temporary[path] = self._temporary()
             return os.open(temporary[path], os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
-    def _not_renamed(self, path: str, error: OSError) -> CarryError:
-        """Files may not always move between folders of one file system (project quotas): copy inside the run then."""
-        if error.errno in {errno.EXDEV, errno.ENOENT} and self._near:
+    def _not_renamed(self, path: str, temporary: str, error: OSError) -> CarryError:
+        """Files may not always move between folders of one file system (project quotas, bind mounts): copy inside the
+        run then, this file and those beside it that were written before that was known.
+        """
+        if error.errno in {errno.EXDEV, errno.ENOENT} and Path(temporary).parent != self.incoming:
             self._near = False
             return CarryError(f"{shown(path)}: {error.strerror}", transient=True)
         return as_carry_error(path, error)
