@@ -330,6 +330,18 @@ def test_two_sweeps_into_one_run_do_not_mix(tmp_path: Path) -> None:
     assert done.returncode == 1 and "another underfed is writing there" in done.stdout
 
 
+def test_what_only_has_the_name_of_a_trial_is_left_alone(tmp_path: Path) -> None:
+    make_run(tmp_path / "src/a")
+    (tmp_path / "thesis").mkdir()
+    for name in ("1", "thesis.tex"):
+        (tmp_path / "thesis" / name).write_text("years")
+    shutil.copytree(tmp_path / "thesis", tmp_path / "dst/.underfed-probe-folder")
+    (tmp_path / "dst/.underfed-probe-link").symlink_to(tmp_path / "thesis")
+    assert underfed("collect", tmp_path / "src", tmp_path / "dst").returncode == 0
+    assert {path.name for path in (tmp_path / "thesis").iterdir()} == {"1", "thesis.tex"}
+    assert (tmp_path / "dst/.underfed-probe-folder/thesis.tex").exists()
+
+
 def test_a_run_on_a_bind_mount_of_the_same_file_system(tmp_path: Path) -> None:
     """Its device is the store's, and yet nothing can be moved into it: no file of the group may be lost to that."""
     run = make_run(tmp_path / "src/a")

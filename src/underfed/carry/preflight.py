@@ -16,7 +16,7 @@ from pathlib import Path
 
 from underfed.carry.folders import make_folders
 from underfed.carry.names import PROBE, plural, shown, size_text
-from underfed.carry.reserve import LOCKED, Reserve, clear
+from underfed.carry.reserve import FOLDER, LOCKED, Reserve, clear
 from underfed.errors import UsageError
 
 #: Errors after which nothing more can be written: no retry helps.
@@ -110,7 +110,7 @@ def _probe(  # noqa: PLR0917 (recursive, once)
             fcntl.flock(lock, fcntl.LOCK_SH)
         _allocate(lock, total)
         kept = [f"{probe}/{number}" for number in range(1, files + 1)]
-        back = [f"{probe}/folder-{number}" for number in range(folders)]
+        back = [f"{probe}/{FOLDER}{number}" for number in range(folders)]
         for path in (*kept, *back):
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC, 0o600))
         _make_empty(base, names, made)
@@ -161,6 +161,8 @@ def clear_left_probes(folder: Path) -> None:
     One that is being made at this very moment may be taken for such; its maker then makes another.
     """
     for left in folder.glob(f"{PROBE}-*"):
+        if left.is_symlink():
+            continue  # not ours, and what it leads to even less
         with contextlib.suppress(OSError):
             left.rmdir()
             continue

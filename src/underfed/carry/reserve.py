@@ -12,6 +12,8 @@ from pathlib import Path
 
 #: The file whose lock says that its maker is alive: made first, removed last.
 LOCKED = "0"
+#: What the names of files begin with that stand for folders; the others are numbers alone.
+FOLDER = "folder-"
 
 
 class Reserve:
@@ -36,10 +38,13 @@ class Reserve:
 
 
 def clear(folder: Path) -> None:
-    """Remove a folder of empty files, the one that is locked last: a kill on the way leaves what can be told by it."""
+    """Remove a folder of our files, the one that is locked last: a kill on the way leaves what can be told by it.
+
+    What has a name that we do not give stays, and the folder with it.
+    """
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(folder)):
-            if entry.name != LOCKED:
+            if entry.name != LOCKED and entry.name.removeprefix(FOLDER).isdecimal():
                 with contextlib.suppress(OSError):
                     os.unlink(entry)  # noqa: PTH108 (thousands)
         (folder / LOCKED).unlink(missing_ok=True)
