@@ -75,6 +75,18 @@ def test_noise_wider_than_the_limit_decides_nothing(tmp_path: Path, rng: np.rand
     assert ruled.code == 3 and ruled.page.startswith("undecided") and len(ruled.page.splitlines()) == 1
 
 
+def test_runs_too_disturbed_to_tell_are_not_called_alike(tmp_path: Path, rng: np.random.Generator) -> None:
+    for name, levels in (("a", (10.0, 40.0)), ("b", (45.0, 10.0))):
+        for number, ms in enumerate(levels):
+            recording(tmp_path / name / str(number), steps(rng, 60, ms))
+    found = compared(tmp_path / "a", tmp_path / "b", "--json").found
+    assert found["outcome"] == "undecided" and found["detectable"] > 10, found["text"]
+    page = compared(tmp_path / "a", tmp_path / "b").page
+    assert "too disturbed to tell" in page and "of less than" not in page
+    ruled = compared(tmp_path / "a", tmp_path / "b", "--fail-above", "5%")
+    assert ruled.code == 3 and "too disturbed to tell" in ruled.page and len(ruled.page.splitlines()) == 1
+
+
 def test_runs_of_a_few_steps_decide_nothing(tmp_path: Path, rng: np.random.Generator) -> None:
     a, b = recording(tmp_path / "a", [10.0, 10.0]), recording(tmp_path / "b", [30.0, 30.0])
     ruled = compared(a, b, "--fail-above", "5%")

@@ -136,3 +136,13 @@ def test_swapping_the_arms_turns_the_ratio_over(base: list[list[float]]) -> None
 @pytest.mark.parametrize("bad", [[[1.0]], [[1.0], []], [[1.0], [0.0]], [[1.0], [-1.0]]])
 def test_what_cannot_be_compared_is_none(bad: list[list[float]]) -> None:
     assert stats.effect(bad, [[1.0]] * len(bad)) is None
+
+
+@pytest.mark.parametrize(("detectable", "says"), [(1.021, "less than 2.1 %"), (2.0, "less than 100.0 %")])
+def test_how_small_a_difference_would_not_have_shown(detectable: float, says: str) -> None:
+    assert says in (stats.unseen(detectable) or "")
+
+
+@pytest.mark.parametrize("detectable", [2.01, 104.37, math.inf])
+def test_what_even_half_the_time_would_not_have_shown_in_is_no_figure(detectable: float) -> None:
+    assert stats.unseen(detectable) is None

@@ -150,5 +150,6 @@ SWITCHES = [
 def test_every_switch_leaves_a_script_running(tmp_path: Path, switch: str) -> None:
     found = tried(tmp_path, [switch], script(tmp_path))
     (arm,) = found.trial["arms"]
-    assert arm["outcome"] in {"no-change", "not-applied", "faster", "slower"}, found.page
+    told = {"no-change", "not-applied", "faster", "slower"}
+    assert arm["outcome"] in told or "too disturbed to tell" in arm["text"], found.page
     assert arm["truth"] is None or arm["truth"]["ok"] is not False, found.page

@@ -123,12 +123,9 @@ def _measured(plan, edits, price, out: Path | None, json: Path | None) -> int:  
     _show(trial, json)
     if code:
         return code
-    if not any(arm.outcome in ("faster", "slower", "no-change", "crashed") for arm in trial.arms):
-        return UNMEASURED
-    failed = [
-        arm for arm in trial.arms if arm.outcome == "crashed" or (arm.truth is not None and arm.truth.ok is False)
-    ]
-    return FINDINGS if failed else OK
+    if any(arm.outcome == "crashed" or (arm.truth is not None and arm.truth.ok is False) for arm in trial.arms):
+        return FINDINGS
+    return OK if any(arm.outcome in ("faster", "slower", "no-change") for arm in trial.arms) else UNMEASURED
 
 
 def _show(trial: Trial, json: Path | None) -> None:

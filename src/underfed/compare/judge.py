@@ -10,6 +10,7 @@ from underfed.compare.records import Comparison, Outcome, Part, Ruling
 from underfed.compare.records import Side as Shown
 from underfed.diagnosis import Diagnosis, Step
 from underfed.trial.records import Ratio
+from underfed.trial.stats import DISTURBED, unseen
 
 #: Parts of the budget that are no wait, with their names on the page.
 _DEVICE = (("compute_ms", "compute"), ("copy_ms", "copies"), ("exposed_comms_ms", "communication"))
@@ -73,8 +74,10 @@ def _outcome(
         ratio = f"a step of B takes {100 * (after / before - 1):+.1f} %, but " if before and after else ""
         return "undecided", f"cannot be decided: {ratio}{_why_undecided(a, b)}"
     if found.call == "none":
-        least = 100 * (found.detectable - 1)
-        return "no-change", f"no measurable difference; one of less than {least:.1f} % would not have shown"
+        least = unseen(found.detectable)
+        if least is None:
+            return "undecided", f"{DISTURBED}; record runs with nothing beside them, longer or several a side"
+        return "no-change", f"no measurable difference; {least}"
     if found.call == "faster":
         return "faster", f"B is {found.ratio:.2f}x as fast as A ({found.low:.2f}x to {found.high:.2f}x)"
     slow = [100 * (1 / one - 1) for one in (found.ratio, found.high, found.low)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import median
 
@@ -33,7 +34,7 @@ def conclude(session: Session, price_per_hour: float | None) -> Trial:
         pairs=session.plan.pairs,
         baseline_step_ms=_rounded(step),
         baseline_cost_per_1000_steps=_cost(step, price_per_hour),
-        noise_floor=round(2.718281828459045 ** stats.noise_floor(floors), 5) if len(floors) > 1 else None,
+        noise_floor=round(math.exp(stats.noise_floor(floors)), 5) if len(floors) > 1 else None,
         arms=tuple(arms),
         runs=tuple(run_record(done) for done in session.runs),
         limits=tuple(_limits(session)),
@@ -107,9 +108,10 @@ def _outcome(
         few = "it made no steps" if not any(done.measured.blocks for done in mine) else "fewer than two pairs of runs"
         return "not-measured", f"not measured: {few}"
     if effect.call == "none":
-        small = 100 * (effect.detectable - 1)
-        text = f"no measurable change; a difference of less than {small:.1f} % would not have shown"
-        return "no-change", text
+        least = stats.unseen(effect.detectable)
+        if least is None:
+            return "not-measured", f"{stats.DISTURBED}; run it with nothing beside it, or with more --pairs"
+        return "no-change", f"no measurable change; {least}"
     if effect.call == "faster":
         return "faster", f"{effect.ratio:.2f}x as fast ({effect.low:.2f}x to {effect.high:.2f}x)"
     return "slower", f"slower: {1 / effect.ratio:.2f} times as long ({1 / effect.high:.2f} to {1 / effect.low:.2f})"

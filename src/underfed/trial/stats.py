@@ -21,6 +21,8 @@ RESAMPLES = 2000
 FEWEST_PAIRS = 2
 FEWEST_BLOCKS = 3
 LEAST_BLOCK = 5
+#: Where a step of half the time would not have shown, runs say nothing of a change, not even that there is none.
+TELLING = 2.0
 
 #: 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom; beyond, an expansion is exact to 4 digits.
 _T975 = (
@@ -52,6 +54,17 @@ class Effect:
     floor: float
     detectable: float
     call: Call
+
+
+def unseen(detectable: float) -> str | None:
+    """Say how small a difference would not have shown; None where the runs were too disturbed to tell anything."""
+    if detectable > TELLING:
+        return None
+    return f"a difference of less than {100 * (detectable - 1):.1f} % would not have shown"
+
+
+#: The words for that None; what to do about it is the caller's.
+DISTURBED = "too disturbed to tell: runs of the same thing differ so much that half the time would not have shown"
 
 
 def blocks(walls: Sequence[float], *, burst: int = 1, borders: Sequence[int] = ()) -> list[float]:

@@ -9,6 +9,7 @@ from underfed.compare import noise
 from underfed.trial.conclude import run_record
 from underfed.trial.once import Done
 from underfed.trial.records import Ratio
+from underfed.trial.stats import DISTURBED, unseen
 from underfed.tune.model import Setting
 from underfed.tune.records import Chosen, Outcome, Point, Tuning
 from underfed.tune.search import WORTH, State
@@ -62,8 +63,8 @@ def _choice(search: Search, base: Tried | None, best: Tried | None) -> tuple[Cho
     if difference is None or difference.call != "faster":
         text = "no setting is faster than the script's own beyond the noise"
         if difference is not None:
-            least = 100 * (difference.detectable - 1)
-            text = f"{text} (a difference of less than {least:.1f} % would not have shown)"
+            least = unseen(difference.detectable)
+            text = f"{text} ({least})" if least else f"{DISTURBED}; tune with nothing beside it"
         return "keep", difference, text
     return "better", difference, _reason(state, best)
 

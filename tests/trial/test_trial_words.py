@@ -1,0 +1,50 @@
+"""What a trial says of runs whose step times are given: no confidence where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from underfed.report.page import plain
+from underfed.trial.conclude import conclude
+from underfed.trial.knobs import parse
+from underfed.trial.measured import Measured
+from underfed.trial.once import Done
+from underfed.trial.process import Ended
+from underfed.trial.records import Trial
+from underfed.trial.session import BASE, Plan, Session
+from underfed.trial.show import trial_lines
+
+
+def concluded(folder: Path, base: list[float], changed: list[float]) -> Trial:
+    """A trial of runs with these steps, in ms: each of them even within itself."""
+    plan = Plan(command=["python", "train.py"], changes=parse(["T4=4"]), pairs=len(base))
+    session = Session(plan=plan, folder=folder, say=str, arms=list(plan.changes), complete=True)
+    for pair in zip(base, changed, strict=True):
+        for arm, step in zip((BASE, "T4=4"), pair, strict=True):
+            seen = Measured(walls=[step] * 60, blocks=[step] * 12, acted=[("workers", "num_workers 0 -> 4")])
+            session.runs.append(Done(arm=arm, folder=folder, ended=Ended(code=75, asked=True), measured=seen))
+    return conclude(session, None)
+
+
+@pytest.mark.parametrize(
+    ("base", "changed", "outcome"),
+    [
+        ([10.0, 10.1, 10.0], [10.1, 10.0, 10.0], "no-change"),
+        ([10.0, 40.0, 10.0], [12.0, 10.0, 50.0], "not-measured"),
+        ([10.0, 30.0], [30.0, 10.0], "not-measured"),
+        ([10.0, 10.1, 10.0], [5.0, 5.1, 5.0], "faster"),
+    ],
+)
+def test_runs_too_disturbed_to_tell_are_not_called_unchanged(
+    tmp_path: Path, base: list[float], changed: list[float], outcome: str
+) -> None:
+    trial = concluded(tmp_path, base, changed)
+    (arm,) = trial.arms
+    page = " ".join(plain(trial_lines(trial)).split())
+    assert arm.outcome == outcome
+    assert ("too disturbed to tell" in page) == (outcome == "not-measured")
+    assert ("would not have shown" in page) == (outcome != "faster")
+    assert (arm.gain is None) == (outcome == "not-measured")
+    assert ("a difference of less than" in page) == (outcome == "no-change")
