@@ -257,6 +257,12 @@ def test_the_destination_itself_may_be_a_link(src: Path, tmp_path: Path) -> None
     assert underfed("collect", src / "a", tmp_path / "dst", "--check").returncode == 0
 
 
+def test_a_check_of_a_destination_that_is_not_there(src: Path, tmp_path: Path) -> None:
+    done = underfed("collect", src, tmp_path / "nowhere", "--check")
+    assert done.returncode == 1 and "missing in the destination" in done.stdout and done.stderr == ""
+    assert "not known" in done.stdout.splitlines()[-1] and not (tmp_path / "nowhere").exists()
+
+
 def test_shards_of_an_index_must_be_there(src: Path, tmp_path: Path) -> None:
     """R02: one shard of three is still `.incomplete`."""
     index = {"weight_map": {"x": "model-1-of-2.safetensors", "y": "model-2-of-2.safetensors"}}

@@ -92,3 +92,10 @@ def test_a_missing_extra_is_one_line(src: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "underfed[cloud]" in done.stderr
     assert UNDERFED
+
+
+def test_a_manifest_that_cannot_be_read_is_the_runs_own_trouble(src: Path, tmp_path: Path) -> None:
+    make_run(src / "other", 1)
+    (tmp_path / "out/group/a" / MANIFEST).mkdir(parents=True)
+    done = underfed("collect", src, f"file://{tmp_path}/out")
+    assert done.returncode == 1 and f"{MANIFEST}: " in done.stdout and "verified  other" in done.stdout, done.stdout

@@ -112,7 +112,10 @@ def _preflight(jobs: list[_Job], store: Store) -> None:
     folders = counted = 0
     for job in jobs:
         with store.run(job.run.path, write=False) as place:
-            manifest = place.manifest()[0]
+            try:
+                manifest = place.manifest()[0]
+            except CarryError:
+                continue  # said when the run's turn comes
             if manifest and manifest.time_ns > job.time_ns:
                 continue
             new = []
@@ -120,7 +123,7 @@ def _preflight(jobs: list[_Job], store: Store) -> None:
                 try:
                     at = place.held(path)
                 except CarryError:
-                    continue  # said when the run's turn comes
+                    continue  # as above
                 if at is None or at.size != file.size or (at.mtime_ns or file.mtime_ns) != file.mtime_ns:
                     new.append(file)
             if new:

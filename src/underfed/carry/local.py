@@ -59,8 +59,11 @@ class LocalStore(Store):
         self._reserve = None
 
     def space_text(self) -> str:
-        """Return bytes and inodes left."""
-        return space_at(self.folder).text()
+        """Return bytes and inodes left, or why they are not known: a mount may have gone away."""
+        try:
+            return space_at(self.folder).text()
+        except OSError as error:
+            return f"the room there is not known: {error.strerror}"
 
     @contextlib.contextmanager
     def run(self, path: str, *, write: bool) -> Iterator[RunPlace]:

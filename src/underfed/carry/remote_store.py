@@ -178,8 +178,11 @@ class RemoteRun(RunPlace):
         parent, _, name = ("", "", "") if self.path == "." else self.path.rpartition("/")
         target = "/".join(part for part in (parent, REPLACED, name, path) if part)
         number = 0
-        while self.system.exists(f"{self.root}/{target}" + (f".{number}" if number else "")):
-            number += 1
+        try:
+            while self.system.exists(f"{self.root}/{target}" + (f".{number}" if number else "")):
+                number += 1
+        except Exception as error:
+            raise _as_carry_error(path, error) from error
         target += f".{number}" if number else ""
         return target if self._move(path, f"{self.root}/{target}") else ""
 
