@@ -60,3 +60,10 @@ class Planted(Room):
 @pytest.fixture
 def planted(tmp_path: Path, package_copy: Path) -> Planted:
     return Planted(tmp_path, package_copy)
+
+
+@pytest.fixture
+def noting(planted: Planted) -> Planted:
+    """A room whose small agent notes that it was installed."""
+    planted.noting_agent()
+    return planted

@@ -226,3 +226,10 @@ def interpreters() -> list[tuple[tuple[int, int], str]]:
 
 
 requires_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def installations(recording: Path) -> int:
+    """Number of processes in which the noting agent was installed; twice in one process would be two lines."""
+    lines = [path.read_text().splitlines() for path in recording.glob("p*.jsonl")]
+    assert all(len(one) == 1 for one in lines)
+    return len(lines)
