@@ -170,8 +170,13 @@ anything = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(["mem", "cpu", "gpu", "tree", "t_ns", "k"]), anything), max_size=4))
 def test_lines_of_any_shape_are_not_an_error(lines: list[dict[str, Any]]) -> None:
-    cpu_facts([{"k": "box", "cpu": {"visible": 8, "usable": 8.0}}, *lines])
-    memory_facts(lines, {1})
-    worker_facts(lines, {1}, 2)
-    gpu_facts([{"k": "box", "gpu": {"devices": [BOX]}}, *lines])
-    gpu_facts(lines)
+    found = cpu_facts([{"k": "box", "cpu": {"visible": 8, "usable": 8.0}}, *lines])
+    assert found is not None and (found.others is None or found.others >= 0)
+    memory = memory_facts(lines, {1})
+    assert memory is None or memory.kills == int(memory.kills)
+    workers = worker_facts(lines, {1}, 2)
+    assert workers is None or workers.seen == 1
+    gpu = gpu_facts([{"k": "box", "gpu": {"devices": [BOX]}}, *lines])
+    assert gpu is not None and gpu.devices >= 1
+    bare = gpu_facts(lines)
+    assert bare is None or bare.devices >= 1

@@ -106,13 +106,14 @@ def test_what_cannot_be_reached_or_used_is_one_line_each(box: Box, tmp_path: Pat
     lines["key"] = ask(box, "box", "--host", "box")
     box.known.write_text(known)
     lines["name"] = ask(box, "box", "--host", "no-such-host.invalid")
-    lines["option"] = ask(box, "box", "--host=-oProxyCommand=touch /tmp/x")
+    lines["option"] = ask(box, "box", f"--host=-oProxyCommand=touch {tmp_path}/ran")
     lines["pid"] = ask(box, "attach", "999999999", "--host", "box", "--seconds", "1")
     for what, done in lines.items():
         assert done.returncode == 2, (what, done.stderr)
         said = done.stderr.strip().splitlines()
         assert said and "Traceback" not in done.stderr, (what, done.stderr)
         assert done.stdout == ""
+    assert not (tmp_path / "ran").exists()
     assert "refuses the login" in lines["auth"].stderr
     assert "cannot be reached" in lines["port"].stderr
     assert "host key" in lines["key"].stderr
