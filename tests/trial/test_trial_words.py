@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from underfed.cli import main
 from underfed.report.page import plain
 from underfed.trial.conclude import conclude
 from underfed.trial.knobs import parse
@@ -48,3 +49,15 @@ def test_runs_too_disturbed_to_tell_are_not_called_unchanged(
     assert ("would not have shown" in page) == (outcome != "faster")
     assert (arm.gain is None) == (outcome == "not-measured")
     assert ("a difference of less than" in page) == (outcome == "no-change")
+
+
+@pytest.mark.parametrize("command", ["try", "tune"])
+@pytest.mark.parametrize(("name", "says"), [("taken", "is a folder"), ("gone/t.json", "does not exist")])
+def test_a_json_that_cannot_be_a_file_is_said_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, name: str, says: str
+) -> None:
+    (tmp_path / "taken").mkdir()
+    words = [command, *(["T4=4"] if command == "try" else []), "--json", str(tmp_path / name)]
+    assert main([*words, "--out", str(tmp_path / "runs"), "--", "python", "train.py"]) == 2
+    said = capsys.readouterr().err
+    assert says in said and len(said.splitlines()) == 1 and not (tmp_path / "runs").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -44,18 +43,15 @@ def compare(
     from underfed.compare.records import to_json
     from underfed.compare.show import comparison_lines
     from underfed.errors import FINDINGS, OK, UNMEASURED
-    from underfed.report.page import plain, say, show, wants_colour
+    from underfed.report.output import put
+    from underfed.report.page import say
 
     limit = _limit(fail_above)
     found = judged(side(a), side(b), limit)
     if json:
         say(to_json(found).decode())
     elif limit is None:
-        lines = comparison_lines(found)
-        if sys.stdout is not None and wants_colour(sys.stdout):
-            show(lines, sys.stdout, colour=True)
-        else:
-            say(plain(lines))
+        put(comparison_lines(found))
     if found.ruling is None:
         return OK
     line = _ruled(found.ruling, found.text, 100 * (limit or 0.0), work=found.work)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from underfed.trial.records import Trial
+    from underfed.trial.records import Arm
+    from underfed.trial.session import Plan
 
 
 def try_(
@@ -53,10 +54,12 @@ def try_(
         File for the trial as JSON; `-` is stdout, in place of the page.
     """
     from underfed.errors import UNMEASURED, UsageError
+    from underfed.report.output import check_json, deliver
     from underfed.trial.conclude import needs_edit
     from underfed.trial.knobs import parse
-    from underfed.trial.records import Trial
+    from underfed.trial.records import Trial, to_json
     from underfed.trial.session import Plan
+    from underfed.trial.show import trial_lines
 
     if not command:
         raise UsageError("try: no command; write it after two dashes: underfed try T4=8 -- python train.py")
@@ -73,8 +76,7 @@ def try_(
         raise UsageError(f"try: --price-per-hour {price_per_hour:g}: give a price from 0 on")
     if seed is not None and not 0 <= seed < 2**63:
         raise UsageError(f"try: --seed {seed}: give a number from 0 on")
-    if json is not None and str(json) != "-" and not json.absolute().parent.is_dir():
-        raise UsageError(f"try: --json {json}: its folder does not exist; create it first")
+    check_json("try", json)
     changes = parse(rules)
     edits = [needs_edit(change) for change in changes if not change.switches]
     plan = Plan(
@@ -86,28 +88,25 @@ def try_(
         seed=seed,
     )
     if not plan.changes:
-        _show(Trial(folder="none: nothing was run", pairs=pairs, arms=tuple(edits)), json)
+        trial = Trial(folder="none: nothing was run", pairs=pairs, arms=tuple(edits))
+        deliver("try", trial_lines(trial), to_json(trial), json)
         return UNMEASURED
     return _measured(plan, edits, price_per_hour, out, json)
 
 
-def _measured(plan, edits, price, out: Path | None, json: Path | None) -> int:  # type: ignore[no-untyped-def]
-    import signal
-
+def _measured(plan: Plan, edits: list[Arm], price: float | None, out: Path | None, json: Path | None) -> int:
     import msgspec
 
     from underfed.errors import FINDINGS, OK, UNMEASURED
     from underfed.recording.place import new_folder
+    from underfed.report.output import deliver
     from underfed.trial.conclude import conclude
+    from underfed.trial.process import end_as_by_ctrl_c
     from underfed.trial.records import to_json
     from underfed.trial.session import Session, progress
+    from underfed.trial.show import trial_lines
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, interrupt)
+    end_as_by_ctrl_c()
     folder = new_folder(out)
     session = Session(plan=plan, folder=folder, say=progress)
     progress(f"runs go to {folder}; each starts the command anew and ends it early")
@@ -120,31 +119,9 @@ def _measured(plan, edits, price, out: Path | None, json: Path | None) -> int:  
     trial = conclude(session, price)
     trial = msgspec.structs.replace(trial, arms=(*trial.arms, *edits))
     (folder / "trial.json").write_bytes(to_json(trial))
-    _show(trial, json)
+    deliver("try", trial_lines(trial), to_json(trial), json)
     if code:
         return code
     if any(arm.outcome == "crashed" or (arm.truth is not None and arm.truth.ok is False) for arm in trial.arms):
         return FINDINGS
     return OK if any(arm.outcome in ("faster", "slower", "no-change") for arm in trial.arms) else UNMEASURED
-
-
-def _show(trial: Trial, json: Path | None) -> None:
-    from underfed.errors import UsageError
-    from underfed.report.page import plain, say, show, wants_colour
-    from underfed.trial.records import to_json
-    from underfed.trial.show import trial_lines
-
-    data = to_json(trial)
-    if str(json) == "-":
-        say(data.decode())
-        return
-    lines = trial_lines(trial)
-    if sys.stdout is not None and wants_colour(sys.stdout):
-        show(lines, sys.stdout, colour=True)
-    else:
-        say(plain(lines))
-    if json is not None:
-        try:
-            json.write_bytes(data)
-        except OSError as error:
-            raise UsageError(f"try: cannot write {json}: {error.strerror}") from error

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from underfed.tune.records import Tuning
     from underfed.tune.session import Plan
 
 
@@ -48,6 +47,7 @@ def tune(
         File for the search as JSON; `-` is stdout, in place of the page.
     """
     from underfed.errors import UsageError
+    from underfed.report.output import check_json
     from underfed.tune.session import Plan
 
     if not command:
@@ -60,8 +60,7 @@ def tune(
         raise UsageError(f"tune: --steps {steps}: give a number from 5 on")
     if seed is not None and not 0 <= seed < 2**63:
         raise UsageError(f"tune: --seed {seed}: give a number from 0 on")
-    if json is not None and str(json) != "-" and not json.absolute().parent.is_dir():
-        raise UsageError(f"tune: --json {json}: its folder does not exist; create it first")
+    check_json("tune", json)
     plan = Plan(command=command, budget_s=budget, steps=steps, seed=seed, memory=_bytes(memory))
     return _searched(plan, out, json)
 
@@ -85,21 +84,17 @@ def _bytes(text: str | None) -> int | None:
 
 
 def _searched(plan: Plan, out: Path | None, json: Path | None) -> int:
-    import signal
-
     from underfed.errors import FINDINGS, OK, UNMEASURED
     from underfed.recording.place import new_folder
+    from underfed.report.output import deliver
+    from underfed.trial.process import end_as_by_ctrl_c
     from underfed.trial.session import progress
     from underfed.tune.conclude import conclude
     from underfed.tune.records import to_json
     from underfed.tune.session import Search
+    from underfed.tune.show import tuning_lines
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, interrupt)
+    end_as_by_ctrl_c()
     folder = new_folder(out)
     search = Search(plan=plan, folder=folder, say=progress)
     progress(f"runs go to {folder}; each starts the command anew and ends it early")
@@ -111,31 +106,9 @@ def _searched(plan: Plan, out: Path | None, json: Path | None) -> int:
         progress("interrupted; what was measured so far:")
     found = conclude(search)
     (folder / "tuning.json").write_bytes(to_json(found))
-    _show(found, json)
+    deliver("tune", tuning_lines(found), to_json(found), json)
     if code:
         return code
     if found.chosen == "nothing":
         return UNMEASURED
     return FINDINGS if any(point.truth is not None and point.truth.ok is False for point in found.points) else OK
-
-
-def _show(found: Tuning, json: Path | None) -> None:
-    from underfed.errors import UsageError
-    from underfed.report.page import plain, say, show, wants_colour
-    from underfed.tune.records import to_json
-    from underfed.tune.show import tuning_lines
-
-    data = to_json(found)
-    if str(json) == "-":
-        say(data.decode())
-        return
-    lines = tuning_lines(found)
-    if sys.stdout is not None and wants_colour(sys.stdout):
-        show(lines, sys.stdout, colour=True)
-    else:
-        say(plain(lines))
-    if json is not None:
-        try:
-            json.write_bytes(data)
-        except OSError as error:
-            raise UsageError(f"tune: cannot write {json}: {error.strerror}") from error

@@ -81,6 +81,17 @@ def run(
     return Ended(code=code if code >= 0 else 128 - code, asked=asked)
 
 
+def end_as_by_ctrl_c() -> None:
+    """Raise KeyboardInterrupt for every signal that asks for an end, so that runs end and what they gave is kept."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+
+
 def _remember(pid: int, seen: dict[int, psutil.Process]) -> None:
     """Note the processes below the command, so that they are found again when their parent has gone."""
     with contextlib.suppress(psutil.Error):
