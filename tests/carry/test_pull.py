@@ -140,10 +140,8 @@ def test_a_far_manifest_that_its_files_deny(box: Box, far: Path, tmp_path: Path)
     assert not (tmp_path / "dst/a/best.pth").exists()
 
 
-@pytest.mark.parametrize("tools", [["python3", "tar"], ["tar", "sha256sum"], ["tar"]])
-def test_a_bare_far_side(tmp_path: Path, far: Path, tools: list[str]) -> None:
-    """No rsync there: tar. No Python: the shell. No hash tool either: carried, never called verified."""
-    (far / "a/new\nline").write_text("x")
+def bare_box(tmp_path: Path, tools: list[str]) -> Box:
+    """A far side that has a shell, what goes with it, and these tools."""
     bare = tmp_path / "bare"
     bare.mkdir()
     for tool in ["sh", "find", "cat", "wc", "tr", "readlink", "sleep", "printf", *tools]:
@@ -152,7 +150,14 @@ def test_a_bare_far_side(tmp_path: Path, far: Path, tools: list[str]) -> None:
         (bare / "python3").unlink()
         (bare / "python3").write_text(f'#!/bin/sh\nexec {os.path.realpath(os.sys.executable)} -I "$@"\n')
         (bare / "python3").chmod(0o755)
-    box = Box(tmp_path / "box", far_path=str(bare)).start()
+    return Box(tmp_path / "box", far_path=str(bare))
+
+
+@pytest.mark.parametrize("tools", [["python3", "tar"], ["tar", "sha256sum"], ["tar"]])
+def test_a_bare_far_side(tmp_path: Path, far: Path, tools: list[str]) -> None:
+    """No rsync there: tar. No Python: the shell. No hash tool either: carried, never called verified."""
+    (far / "a/new\nline").write_text("x")
+    box = bare_box(tmp_path, tools).start()
     try:
         done = underfed("pull", f"box:{far}", tmp_path / "dst", env=box.env)
         assert files_of(tmp_path / "dst") == files_of(far), done.stdout + done.stderr
@@ -162,6 +167,33 @@ def test_a_bare_far_side(tmp_path: Path, far: Path, tools: list[str]) -> None:
             assert done.returncode == 0 and "safe to release: yes" in done.stdout, done.stdout
     finally:
         box.close()
+
+
+def test_a_name_that_is_taken_in_staging_costs_its_folder_alone(tmp_path: Path, far: Path) -> None:
+    box = bare_box(tmp_path, ["tar", "sha256sum"]).start()
+    try:
+        (tmp_path / "dst/.underfed-incoming").mkdir(parents=True)
+        (tmp_path / "dst/.underfed-incoming/a").write_text("in the way")
+        done = underfed("pull", f"box:{far}", tmp_path / "dst", env=box.env)
+        assert done.returncode == 1 and done.stderr == "", done.stderr
+        assert "verified  b c" in done.stdout and "a/best.pth: a link or a file is where" in done.stdout, done.stdout
+    finally:
+        box.close()
+
+
+def test_a_file_here_that_may_not_be_read_is_named(box: Box, far: Path, tmp_path: Path) -> None:
+    assert underfed("pull", f"box:{far}", tmp_path / "dst", env=box.env).returncode == 0
+    (tmp_path / "dst/a/best.pth").chmod(0)
+    words = [*UNDERFED, "pull", f"box:{far}", str(tmp_path / "dst")]
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("root may read everything, and there is no setpriv to take that away")
+        words = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *words]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, **box.env})
+    if "setpriv:" in done.stderr:
+        pytest.skip(f"rights cannot be given up: {done.stderr.strip()}")
+    assert done.returncode == 1 and done.stderr == "", done.stderr
+    assert "a/best.pth: what is here cannot be read: Permission denied" in done.stdout and "verified  b c" in done.stdout
 
 
 def test_sshd_killed_in_mid_transfer(box: Box, far: Path, tmp_path: Path) -> None:

@@ -20,8 +20,10 @@ from underfed.carry.far_script import tar_script
 from underfed.carry.folders import make_folders
 from underfed.carry.hashing import CHUNK
 from underfed.carry.names import shown
+from underfed.carry.preflight import PERMANENT
 
 Arrived = Callable[[str], None]
+Failed = Callable[[str, str], None]
 Progress = Callable[[int], None]
 
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|\(28\)|\(122\)")
@@ -131,9 +133,19 @@ def _judge(address: Address, code: int, errors: bytes) -> None:
 
 
 def by_tar(
-    address: Address, names: list[str], staging: Path, *, silence: float, arrived: Arrived, progress: Progress
+    address: Address,
+    names: list[str],
+    staging: Path,
+    *,
+    silence: float,
+    arrived: Arrived,
+    failed: Failed,
+    progress: Progress,
 ) -> None:
-    """Fetch files as tar streams; one that was cut begins anew, those before it are kept. Raises FarError."""
+    """Fetch files as tar streams; one that was cut begins anew, those before it are kept. Raises FarError.
+
+    `failed` hears the name of a file that cannot be written here, and why.
+    """
     so_far = 0
     for batch in _batches(names):
         wanted = set(batch)
@@ -147,16 +159,20 @@ def by_tar(
                             continue
                         source = archive.extractfile(member)
                         assert source is not None  # noqa: S101 (a regular file)
-                        for count in _unpack(source, staging, name, member):
-                            so_far += count
-                            progress(so_far)
+                        try:
+                            for count in _unpack(source, staging, name, member):
+                                so_far += count
+                                progress(so_far)
+                            arrived(name)
+                        except OSError as error:
+                            if error.errno in PERMANENT:
+                                why = f"the destination is full or read-only: {shown(name)}: {error.strerror}"
+                                raise FarError("local", why) from error
+                            failed(name, str(error.strerror))
                         wanted.discard(name)
-                        arrived(name)
             except (tarfile.TarError, EOFError, ValueError) as error:
-                failure = session.failure(started=True)
-                if failure.transient and wanted:
-                    raise failure from error
-                raise
+                if wanted:  # else all have come whole, and only the stream's end is missing
+                    raise session.failure(started=True) from error
 
 
 def _unpack(source, staging: Path, name: str, member: tarfile.TarInfo):  # type: ignore[no-untyped-def]

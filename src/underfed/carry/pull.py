@@ -18,7 +18,7 @@ from underfed.carry.links import dead_links
 from underfed.carry.listing import Listing
 from underfed.carry.local import take_lock
 from underfed.carry.names import INCOMING, plural, shown, size_text
-from underfed.carry.preflight import clear_left_probes
+from underfed.carry.preflight import PERMANENT, clear_left_probes
 from underfed.carry.store import BusyError
 from underfed.carry.unit import Base, UnitPull
 from underfed.carry.unit_outcome import PullOptions, UnitOutcome
@@ -238,6 +238,10 @@ def _persist(job: UnitPull, clock: _Clock, result: Pull, watcher: Watcher) -> li
         except UnderfedError as error:
             job.outcome.failure = str(error)
             result.stopped = True
+            break
+        except OSError as error:  # of a folder or a disk here
+            job.outcome.failure = f"{shown(error.filename or result.destination)}: {error.strerror}"
+            result.stopped |= error.errno in PERMANENT
             break
     outcomes = job.end()
     for outcome in outcomes:

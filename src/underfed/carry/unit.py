@@ -224,7 +224,11 @@ class UnitPull:
         """Note what is proven where it lies and return what has other bytes."""
         differing = []
         for path, check in checks.items():
-            proof = check.result()
+            try:
+                proof = check.result()
+            except OSError as error:
+                self.outcome.wrong[path] = f"what is here cannot be read: {error.strerror}; move it away"
+                continue
             if proof == "verified":
                 self.outcome.states[path] = "verified"
             elif proof == "no hash":
@@ -267,7 +271,7 @@ class UnitPull:
                     self._make_room([listing.files[path] for path in waiting])
                     self.base.planned(total)
                     landing = Landing(self.base.staging, waiting, lambda path: listing.files[path].mode, land)
-                    self._transfer(listing, waiting, landing.arrived, turn)
+                    self._transfer(listing, waiting, landing, turn)
             finally:
                 if landing:
                     landing.finish()
@@ -278,7 +282,7 @@ class UnitPull:
                     why = "fetched twice, and both times its bytes did not match" if path in proofs else "did not come"
                     self.outcome.wrong.setdefault(path, why)
 
-    def _transfer(self, listing: Listing, paths: list[str], arrived: Callable[[str], None], turn: Turn) -> None:
+    def _transfer(self, listing: Listing, paths: list[str], landing: Landing, turn: Turn) -> None:
         base, options = self.base, self.base.options
         paths = sorted(paths, key=os.fsencode)
         before = self._tally = 0
@@ -302,7 +306,7 @@ class UnitPull:
                             holes=holes,
                             compress=options.compress,
                             silence=options.silence,
-                            arrived=arrived,
+                            arrived=landing.arrived,
                             progress=progress,
                         )
                 return
@@ -310,7 +314,15 @@ class UnitPull:
                 base.rsync = False
         if not base.tar:
             raise FarError("far side", f"{base.address.host}: has neither rsync nor tar; install one of them there")
-        by_tar(base.address, paths, base.staging, silence=options.silence, arrived=arrived, progress=progress)
+        by_tar(
+            base.address,
+            paths,
+            base.staging,
+            silence=options.silence,
+            arrived=landing.arrived,
+            failed=landing.trouble.__setitem__,
+            progress=progress,
+        )
 
     def _make_room(self, files: list[FarFile]) -> None:
         """Ask for room, and make the files, empty, that are not staged yet: that is the trial of inodes."""
