@@ -193,7 +193,9 @@ def test_a_file_here_that_may_not_be_read_is_named(box: Box, far: Path, tmp_path
     if "setpriv:" in done.stderr:
         pytest.skip(f"rights cannot be given up: {done.stderr.strip()}")
     assert done.returncode == 1 and done.stderr == "", done.stderr
-    assert "a/best.pth: what is here cannot be read: Permission denied" in done.stdout and "verified  b c" in done.stdout
+    assert (
+        "a/best.pth: what is here cannot be read: Permission denied" in done.stdout and "verified  b c" in done.stdout
+    )
 
 
 def test_sshd_killed_in_mid_transfer(box: Box, far: Path, tmp_path: Path) -> None:
