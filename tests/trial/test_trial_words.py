@@ -16,6 +16,8 @@ from underfed.trial.process import Ended
 from underfed.trial.records import Trial
 from underfed.trial.session import BASE, Plan, Session
 from underfed.trial.show import trial_lines
+from underfed.tune.records import Point, Tuning
+from underfed.tune.show import tuning_lines
 
 
 def concluded(folder: Path, base: list[float], changed: list[float]) -> Trial:
@@ -49,6 +51,22 @@ def test_runs_too_disturbed_to_tell_are_not_called_unchanged(
     assert ("would not have shown" in page) == (outcome != "faster")
     assert (arm.gain is None) == (outcome == "not-measured")
     assert ("a difference of less than" in page) == (outcome == "no-change")
+
+
+def test_what_a_program_said_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    plan = Plan(command=["python", "train.py"], changes=parse(["T4=4"]))
+    session = Session(plan=plan, folder=tmp_path, say=str, arms=list(plan.changes))
+    (tmp_path / "output.txt").write_bytes(b"\x1b[2Jboom \x07\xe2\x82\xac \x9b31m\rover\n")
+    seen = Measured(acted=[("optimizer", "Adam\x1b[2J: fused=True")])
+    for arm, code in ((BASE, 0), ("T4=4", 1)):
+        session.runs.append(Done(arm=arm, folder=tmp_path, ended=Ended(code=code, asked=False), measured=seen))
+    trial = conclude(session, None)
+    point = Point(name="workers=4", switches=(), outcome="crashed", text="", output=trial.arms[0].output)
+    tuning = Tuning(
+        folder="runs", budget_s=1, spent_s=1, base_ms=1, points=(point,), chosen="keep", reason="a", device="x\x1b[2J"
+    )
+    for page in (plain(trial_lines(trial)), plain(tuning_lines(tuning))):
+        assert "boom" in page and page.isascii() and page.replace("\n", "").isprintable(), page
 
 
 @pytest.mark.parametrize("command", ["try", "tune"])

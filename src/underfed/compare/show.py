@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from underfed.compare.records import Comparison, Fact, Part, Side
 from underfed.diagnosis import Subject
-from underfed.report.page import Line, paragraph
+from underfed.report.output import unchecked
+from underfed.report.page import Line
 from underfed.report.words import bound_words, milliseconds
 
 _STYLE = {"faster": "green", "slower": "red", "no-change": "yellow", "undecided": "bold yellow"}
@@ -15,7 +16,7 @@ _SMALL, _STILL = 0.02, 0.005
 def comparison_lines(found: Comparison) -> list[Line]:
     """Return the page: first whether the same work was done, then the ratio, the bounds and the budget."""
     lines = [*_work(found), [("", "")]]
-    lines += paragraph(found.text, _STYLE[found.outcome])
+    lines += unchecked(found.text, _STYLE[found.outcome])
     lines += [[("", "")]]
     device = next((fact for fact in found.facts if fact.name == "device"), None)
     lines += _side("A", found.a, device.a if device else None) + _side("B", found.b, device.b if device else None)
@@ -24,11 +25,11 @@ def comparison_lines(found: Comparison) -> list[Line]:
     if settings:
         lines += [[("", "")], [("Not alike", "bold")]]
         for fact in settings:
-            lines += paragraph(_both(fact), first="  - ", rest="    ")
+            lines += unchecked(_both(fact), first="  - ", rest="    ")
     if found.limits:
         lines += [[("", "")], [("What this cannot show", "bold")]]
         for limit in found.limits:
-            lines += paragraph(limit, first="  - ", rest="    ")
+            lines += unchecked(limit, first="  - ", rest="    ")
     return lines
 
 
@@ -36,15 +37,15 @@ def _work(found: Comparison) -> list[Line]:
     different = [fact for fact in found.facts if fact.work and fact.same == "different"]
     missing = [fact.name for fact in found.facts if fact.work and fact.same == "not-known"]
     if different:
-        lines = paragraph("NOT THE SAME WORK: the step times cannot be held against each other", "bold red")
+        lines = unchecked("NOT THE SAME WORK: the step times cannot be held against each other", "bold red")
         for fact in different:
-            lines += paragraph(_both(fact), first="  - ", rest="    ")
+            lines += unchecked(_both(fact), first="  - ", rest="    ")
     elif found.work == "same":
-        lines = paragraph("The same work, as far as it was recorded", "bold")
+        lines = unchecked("The same work, as far as it was recorded", "bold")
     else:
-        lines = paragraph("Whether it was the same work is not known in full", "bold yellow")
+        lines = unchecked("Whether it was the same work is not known in full", "bold yellow")
     if missing:
-        lines += paragraph(f"not known: {', '.join(missing)}", first="  ", rest="    ")
+        lines += unchecked(f"not known: {', '.join(missing)}", first="  ", rest="    ")
     return lines
 
 
@@ -56,8 +57,8 @@ def _side(name: str, side: Side, device: str | None) -> list[Line]:
     bound = bound_words(side.bound, Subject(kind="run", paths=[], device=device))
     runs = f"{side.runs} runs, " if side.runs > 1 else ""
     cause = f" ({side.cause})" if side.cause else ""
-    text = f"{name}  {milliseconds(side.step_ms)} a step, {bound}{cause}, {runs}{side.steps or '?'} steps: {side.path}"
-    return paragraph(text, rest="   ")
+    text = f"{milliseconds(side.step_ms)} a step, {bound}{cause}, {runs}{side.steps or '?'} steps: {side.path}"
+    return unchecked(text, first=f"{name}  ", rest="   ")
 
 
 def _parts(found: Comparison) -> list[Line]:

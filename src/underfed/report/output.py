@@ -7,8 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from underfed.errors import UsageError
-from underfed.report.page import Line, plain, say, show, wants_colour
+from underfed.report.page import Line, paragraph, plain, say, show, wants_colour
 from underfed.report.text import clean
+
+
+def unchecked(text: str, style: str = "", *, first: str = "", rest: str = "", most: int | None = None) -> list[Line]:
+    """Return a paragraph of text that may hold what a program, a path or a file said."""
+    return paragraph(clean(text), style, first=first, rest=rest, most=most)
 
 
 def check_json(command: str, json: Path | None) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from underfed.report.page import Line, paragraph
+from underfed.report.output import unchecked
+from underfed.report.page import Line
 from underfed.report.words import milliseconds, numerics_words
 from underfed.trial.records import Arm, Trial
 
@@ -17,15 +18,15 @@ def trial_lines(trial: Trial) -> list[Line]:
         device = f" on {trial.device}" if trial.device else ""
         cost = trial.baseline_cost_per_1000_steps
         money = f"; {cost:.4g} for 1,000 steps" if cost is not None else ""
-        lines += paragraph(f"Baseline: {milliseconds(trial.baseline_step_ms)} a step{device}{floor}{money}")
+        lines += unchecked(f"Baseline: {milliseconds(trial.baseline_step_ms)} a step{device}{floor}{money}")
     for arm in trial.arms:
         lines += [[("", "")], *_arm_lines(arm)]
     if trial.limits:
         lines += [[("", "")], [("What this cannot show", "bold")]]
         for limit in trial.limits:
-            lines += paragraph(limit, first="  - ", rest="    ")
+            lines += unchecked(limit, first="  - ", rest="    ")
     lines += [[("", "")]]
-    lines += paragraph(f"Runs, with their output: {trial.folder}")
+    lines += unchecked(f"Runs, with their output: {trial.folder}")
     return lines
 
 
@@ -33,34 +34,34 @@ def _arm_lines(arm: Arm) -> list[Line]:
     failed = arm.truth is not None and arm.truth.ok is False
     style = "bold red" if failed else _MARK.get(arm.outcome, "")
     head = f"{arm.name}: {'FAILED, whatever its speed: ' if failed else ''}{arm.text}"
-    lines = paragraph(head, style)
+    lines = unchecked(head, style)
 
-    def more(text: str) -> None:
-        lines.extend(paragraph(text, first="  ", rest="    "))
+    def more(label: str, text: str) -> None:
+        lines.extend(unchecked(text, first=f"  {label:<9} ", rest="    "))
 
     if arm.step_ms is not None and arm.outcome != "not-applied":
         cost = f"; {arm.cost_per_1000_steps:.4g} for 1,000 steps" if arm.cost_per_1000_steps is not None else ""
-        more(f"step      {milliseconds(arm.step_ms)}{cost}")
+        more("step", f"{milliseconds(arm.step_ms)}{cost}")
     if arm.predicted is not None:
-        more(f"predicted {arm.predicted[0]:.2f}x to {arm.predicted[1]:.2f}x, at most {arm.at_most or 0:.2f}x")
+        more("predicted", f"{arm.predicted[0]:.2f}x to {arm.predicted[1]:.2f}x, at most {arm.at_most or 0:.2f}x")
     elif arm.at_most is not None:
-        more(f"predicted at most {arm.at_most:.2f}x")
+        more("predicted", f"at most {arm.at_most:.2f}x")
     if arm.extra_start_s is not None and arm.outcome in ("faster", "slower", "no-change"):
         pays = arm.pays_back_after_steps
         after = f", earned back after {pays} steps" if pays and arm.extra_start_s > 0 else ""
-        more(f"start-up  {arm.extra_start_s:+.1f} s{after}")
+        more("start-up", f"{arm.extra_start_s:+.1f} s{after}")
     for text in arm.acted[:4]:
-        more(f"changed   {text}")
+        more("changed", text)
     for text in arm.refused[:2]:
-        more(f"left      {text}")
+        more("left", text)
     if arm.truth is not None:
         verdict = {True: "true", False: "NOT TRUE", None: "cannot tell"}[arm.truth.ok]
-        more(f"numbers   {verdict} ({arm.truth.numerics}): {arm.truth.text}")
+        more("numbers", f"{verdict} ({arm.truth.numerics}): {arm.truth.text}")
         words = numerics_words(arm.truth.numerics)
         if words is not None and arm.truth.ok:
-            more(f"          {words}")
+            more("", words)
     if arm.edit:
-        more(f"edit      {arm.edit}")
+        more("edit", arm.edit)
     for text in arm.output:
-        lines.extend(paragraph(text, first="  | ", rest="  | ", most=2))
+        lines.extend(unchecked(text, first="  | ", rest="  | ", most=2))
     return lines

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from underfed.report.page import Line, paragraph
+from underfed.report.output import unchecked
+from underfed.report.page import Line
 from underfed.report.words import milliseconds
 from underfed.tune.records import Point, Tuning
 from underfed.tune.search import megabytes
@@ -16,7 +17,7 @@ def tuning_lines(found: Tuning) -> list[Line]:
     where = f" on {found.device}" if found.device else ""
     cpus = f", {found.cpus:g} CPUs" if found.cpus else ""
     room = f", room for {megabytes(found.memory_limit)}" if found.memory_limit else ""
-    lines += paragraph(f"The script as it is: {milliseconds(found.base_ms)} a step{where}{cpus}{room}")
+    lines += unchecked(f"The script as it is: {milliseconds(found.base_ms)} a step{where}{cpus}{room}")
     if found.points:
         lines += [[("", "")], [(f"{'setting':<30}{'predicted':>10}{'measured':>10}  interval, memory", "bold")]]
     for point in found.points:
@@ -26,20 +27,20 @@ def tuning_lines(found: Tuning) -> list[Line]:
     gain = ""
     if found.gain is not None:
         gain = f", {found.gain.value:.2f}x as fast ({found.gain.low:.2f}x to {found.gain.high:.2f}x)"
-    lines += paragraph(head[found.chosen] + gain, _STYLE[found.chosen])
-    lines += paragraph(f"because {found.reason}", first="  ", rest="  ")
+    lines += unchecked(head[found.chosen] + gain, _STYLE[found.chosen])
+    lines += unchecked(f"because {found.reason}", first="  ", rest="  ")
     if found.line:
-        lines += paragraph(f"{found.where or 'in the script'}: {found.line}", "bold", first="  ", rest="    ")
+        lines += unchecked(f"{found.where or 'in the script'}: {found.line}", "bold", first="  ", rest="    ")
     truth = next((point.truth for point in found.points if point.name == found.choice), None)
     if truth is not None:
         verdict = {True: "true", False: "NOT TRUE", None: "cannot tell"}[truth.ok]
-        lines += paragraph(f"numbers: {verdict} ({truth.numerics}): {truth.text}", first="  ", rest="    ")
+        lines += unchecked(f"numbers: {verdict} ({truth.numerics}): {truth.text}", first="  ", rest="    ")
     if found.limits:
         lines += [[("", "")], [("What this cannot show", "bold")]]
         for limit in found.limits:
-            lines += paragraph(limit, first="  - ", rest="    ")
+            lines += unchecked(limit, first="  - ", rest="    ")
     lines += [[("", "")]]
-    lines += paragraph(f"{found.spent_s:.0f} of {found.budget_s:g} s; runs, with their output: {found.folder}")
+    lines += unchecked(f"{found.spent_s:.0f} of {found.budget_s:g} s; runs, with their output: {found.folder}")
     return lines
 
 
@@ -53,7 +54,7 @@ def _point(point: Point, *, chosen: bool) -> list[Line]:
         rest = ""
     lines: list[Line] = [[(f"{point.name:<30}{expected:>10}{seen:>10}  {rest}", "bold" if chosen else "")]]
     if point.outcome != "measured" or (point.truth is not None and point.truth.ok is False):
-        lines += paragraph(point.text, "red", first="    ", rest="    ")
+        lines += unchecked(point.text, "red", first="    ", rest="    ")
     for text in point.output[-3:]:
-        lines += paragraph(text, first="    | ", rest="    | ", most=1)
+        lines += unchecked(text, first="    | ", rest="    | ", most=1)
     return lines
