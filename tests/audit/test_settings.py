@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,9 @@ def test_files_that_disagree_are_not_known_and_one_that_is_asked_for_is(tmp_path
         "defaults:\n  - {a: {b: c}}\n  - [x]\n  - 7\n",
         "defaults:\n  - config\n",
         "? [1, 2]\n: 3\n",
+        "a: !!bool maybe\n",
+        'a: !!int ""\n',
+        "a: !!timestamp soon\n",
     ],
 )
 def test_hostile_files_say_nothing_and_do_nothing(text: str, tmp_path: Path) -> None:
@@ -116,3 +121,15 @@ def test_a_small_file_of_aliases_that_unfolds_to_millions_is_cut_short(tmp_path:
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
     (tmp_path / "config.yaml").write_text("\n".join(lines) + "\n")
     assert read_settings([tmp_path]).find(["nothing"]) is None
+
+
+def test_an_alias_to_the_whole_file_takes_no_memory_to_speak_of(tmp_path: Path) -> None:
+    """Each round makes the key longer: 20,000 rounds of a long name would be gigabytes."""
+    (tmp_path / "config.yaml").write_text(f"&a\ny: *a\n{'k' * 900}: *a\n")
+    code = (
+        "import resource, sys; from pathlib import Path; from underfed.audit.settings import read_settings\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
+        "sys.exit(read_settings([Path(sys.argv[1])]).find(['nothing']) is not None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 _LIMIT = 20_000
+#: A key in dots that is longer leads round and round through an alias.
+_LONGEST = 500
 _DEEP = 6
 _PACKAGE = re.compile(r"^#\s*@package\s+([\w.]+)", re.M)
 _POINTER = re.compile(r"^\$\{([\w.]+)\}$")
@@ -153,6 +155,8 @@ def _flat(one: Document) -> Flat:
             children = value.items()
         elif isinstance(value, list):
             children = enumerate(value)
+        if children is not None and len(key) > _LONGEST:
+            continue
         if children is not None:
             queue += [(f"{key}.{k}" if key else str(k), v) for k, v in children]
         elif isinstance(value, str | int | float | bool) or value is None:
@@ -185,8 +189,8 @@ def read_document(text: str, path: Path, name: str) -> Document | None:
         return None
     try:
         data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe loader
-    except (yaml.YAMLError, RecursionError, ValueError):
-        return None
+    except (yaml.YAMLError, RecursionError, ValueError, KeyError, IndexError, AttributeError, TypeError):
+        return None  # the last four: `!!bool maybe`, `!!int ""`, `!!timestamp soon`
     if not isinstance(data, dict):
         return None
     package = _PACKAGE.search(text)
@@ -218,20 +222,22 @@ def read_settings(folders: Iterable[Path], primaries: frozenset[str] = frozenset
 
 def _yaml_files(top: Path, depth: int) -> Iterable[Path]:
     try:
-        children = sorted(top.iterdir())
+        children = [child for child in sorted(top.iterdir()) if not child.is_symlink()]
+        files = {child for child in children if child.suffix in {".yaml", ".yml"} and child.is_file()}
+        small = {child for child in files if child.stat().st_size <= _LARGEST}
+        folders = {child for child in children if child.is_dir() and not child.name.startswith(".")}
     except OSError:
         return
     for child in children:
-        if child.is_symlink():
-            continue
-        if child.suffix in {".yaml", ".yml"} and child.is_file() and child.stat().st_size <= _LARGEST:
+        if child in small:
             yield child
-        elif depth > 1 and child.is_dir() and not child.name.startswith("."):
+        elif depth > 1 and child in folders:
             yield from _yaml_files(child, depth - 1)
 
 
 def _conf_folders(folder: Path) -> list[Path]:
     try:
-        return [one for one in sorted(folder.iterdir()) if one.is_dir() and one.name.startswith("conf")]
+        named = [one for one in sorted(folder.iterdir()) if one.name.startswith("conf") and not one.is_symlink()]
+        return [one for one in named if one.is_dir()]
     except OSError:
         return []
