@@ -37,6 +37,23 @@ class Arguments:
             return Value(True, HF_DEFAULTS[name], "absent") if name in HF_DEFAULTS else UNKNOWN
         return self.values.of(found[0], found[1])
 
+    def each_step(self, what: str, *strategies: str, otherwise: bool) -> bool:
+        """Return whether `WHAT_steps=1` makes something happen in each step.
+
+        A strategy, where one is given, has to say `steps`; `otherwise` is what holds where none is.
+        """
+        steps = self.field(f"{what}_steps")
+        if not steps.known or type(steps.value) is not int or steps.value != 1:
+            return False
+        given = [name for name in strategies if self.is_given(name)]
+        return all(self._says_steps(name) for name in given) if given else otherwise
+
+    def _says_steps(self, name: str) -> bool:
+        written = next((k.value for k in self.call.keywords if k.arg == name), None)
+        if isinstance(written, ast.Attribute):  # IntervalStrategy.STEPS
+            return written.attr == "STEPS"
+        return bool(self.field(name).value == "steps")
+
     def is_given(self, name: str) -> bool:
         """Return whether the call or a class of the project sets a field."""
         if any(k.arg == name for k in self.call.keywords):
@@ -57,5 +74,5 @@ def trainer_arguments(module: Module, values: Values) -> Iterator[Arguments]:
         if isinstance(found, Class):
             if any(base.endswith("TrainingArguments") for base in values.project.ancestors(found)[1]):
                 yield Arguments(module, call, values, found)
-        elif name.endswith("TrainingArguments"):
+        elif name.endswith("TrainingArguments") and "transformers" in name:  # setfit has its own, with other fields
             yield Arguments(module, call, values, name)

@@ -7,7 +7,7 @@ Fix
     Write every N steps or at the end of an epoch.
 
 When it stays silent
-    Behind a condition that counts steps or compares results, and outside the step.
+    Behind a condition that counts steps or compares results, with a strategy other than steps, and outside the step.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ def check(code: Code) -> Iterator[Hit]:
             if every.known and every.value == 1:
                 yield Hit(call, "every_n_train_steps=1 writes a checkpoint in every step", "likely")
     for arguments in trainer_arguments(code.module, code.whole.values):
-        every = arguments.field("save_steps")
-        if every.known and every.value == 1:
+        if arguments.each_step("save", "save_strategy", otherwise=True):
             yield Hit(arguments.call, "save_steps=1 writes a checkpoint in every step", "likely")
 
 

@@ -7,7 +7,7 @@ Fix
     Validate every N steps or at the end of an epoch.
 
 When it stays silent
-    Behind a condition that counts steps, and outside the step.
+    Behind a condition that counts steps, with eval_steps that no strategy asks for, and outside the step.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ def check(code: Code) -> Iterator[Hit]:
         if code.method_name(call) == "Trainer" and every.known and type(every.value) is int and every.value == 1:
             yield Hit(call, "val_check_interval=1 validates after every batch (1.0 would be every epoch)", "likely")
     for arguments in trainer_arguments(code.module, code.whole.values):
-        every = arguments.field("eval_steps")
-        if every.known and every.value == 1 and type(every.value) is int:
+        if arguments.each_step("eval", "eval_strategy", "evaluation_strategy", otherwise=False):
             yield Hit(arguments.call, "eval_steps=1 validates after every step", "likely")
 
 

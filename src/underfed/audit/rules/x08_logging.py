@@ -47,8 +47,7 @@ def check(code: Code) -> Iterator[Hit]:
             if code.whole.heat.level(code.module, call) is None:
                 yield Hit(call, "this progress bar is drawn in every pass: mininterval or miniters says so", "possible")
     for arguments in trainer_arguments(code.module, code.whole.values):
-        every = arguments.field("logging_steps")
-        if every.known and every.value == 1 and not isinstance(every.value, bool):
+        if arguments.each_step("logging", "logging_strategy", otherwise=True):
             text = "logging_steps=1 reads the loss from the GPU and sends it in every step"
             yield Hit(arguments.call, text, "likely")
 
