@@ -49,6 +49,20 @@ def test_safe_fixes_settle_their_findings_and_keep_the_rest(tmp_path: Path) -> N
     assert path.read_text() == after
 
 
+@pytest.mark.parametrize(
+    ("chain", "fixed"), [("long().unsqueeze(0)", True), ("normal_()", False), ("requires_grad_()", False)]
+)
+def test_what_is_done_on_the_way_to_the_device_decides_whether_it_can_be_built_there(
+    chain: str, fixed: bool, tmp_path: Path
+) -> None:
+    """Numbers drawn there are others; a tensor that asks for its gradient there is a leaf, before the move it is not."""
+    path = tmp_path / "train.py"
+    path.write_text(LOOP.replace("torch.zeros(4, 3)", f"torch.zeros(4, 3).{chain}"))
+    run_audit(path, "--fix")
+    assert (f"torch.zeros(4, 3, device=device).{chain}\n" in path.read_text()) is fixed
+    assert (f"torch.zeros(4, 3).{chain}.to(device" in path.read_text()) is not fixed
+
+
 def test_unsafe_fixes_need_to_be_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     text = "import torch\ntorch.autograd.set_detect_anomaly(True)\n"

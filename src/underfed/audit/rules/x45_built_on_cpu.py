@@ -28,10 +28,10 @@ _COPIES = frozenset(["tensor", "as_tensor", "from_numpy", "Tensor", "FloatTensor
 #: Steps between building and moving: those that give the same on either side, and those that draw numbers.
 _SHAPES = frozenset(
     ["long", "float", "int", "bool", "half", "double", "unsqueeze", "squeeze", "view", "reshape", "expand", "repeat"]
-) | frozenset(["t", "transpose", "permute", "contiguous", "detach", "type", "requires_grad_"])
+) | frozenset(["t", "transpose", "permute", "contiguous", "detach", "type"])
 _FILLS = frozenset(
     ["normal_", "uniform_", "random_", "fill_", "bernoulli_", "mul_", "add_", "sub_", "div_", "triu", "tril"]
-)
+) | frozenset(["requires_grad_"])  # behind the move it makes a leaf, before it none
 
 
 def check(code: Code) -> Iterator[Hit]:
