@@ -55,7 +55,7 @@ def test_safe_fixes_settle_their_findings_and_keep_the_rest(tmp_path: Path) -> N
 def test_what_is_done_on_the_way_to_the_device_decides_whether_it_can_be_built_there(
     chain: str, fixed: bool, tmp_path: Path
 ) -> None:
-    """Numbers drawn there are others; a tensor that asks for its gradient there is a leaf, before the move it is not."""
+    """Numbers drawn there are others; a tensor that asks for its gradient is a leaf only if it is not moved then."""
     path = tmp_path / "train.py"
     path.write_text(LOOP.replace("torch.zeros(4, 3)", f"torch.zeros(4, 3).{chain}"))
     run_audit(path, "--fix")
