@@ -154,6 +154,17 @@ def test_what_does_not_fit_is_named_and_not_run() -> None:
     assert "800 MB" not in state.not_run[4] and "1000 MB" in state.not_run[4]
 
 
+def test_what_was_run_and_fitted_is_not_named_as_too_large() -> None:
+    """The estimate adds to what workers hold: by it, four of them would be beyond the limit that they kept."""
+    job = Job(pause=20, spin=0.5, loop=2, cpus=4)
+    model = Model(rest=2, wall=20.5, cpu=0.5, fetches=1, cpus=4, on_gpu=False, base=Setting(workers=0), base_ms=22.5)
+    room = Room(limit=1000 * 2**20, main=300 * 2**20, worker=160 * 2**20)
+    state = State(model=model, room=room, seen=[seen(job, 0), seen(job, 4)])
+    assert not room.allows(4)
+    propose(state)
+    assert min(state.not_run) == 5
+
+
 def test_before_a_worker_was_seen_one_may_hold_what_its_parent_holds() -> None:
     tight = Room(limit=500 * 2**20, main=300 * 2**20)
     assert not tight.allows(1) and tight.allows(0)

@@ -43,7 +43,7 @@ def conclude(search: Search) -> Tuning:
         line=line(best.setting, base.setting) if chosen == "better" and best and base else None,
         where=loader.made_at if loader is not None else None,
         runs=tuple(run_record(done) for done in search.order),
-        limits=tuple(_limits(search)),
+        limits=tuple(_limits(search, confirmed=chosen != "better" or _in_turns(base, best))),
     )
 
 
@@ -58,7 +58,10 @@ def _choice(search: Search, base: Tried | None, best: Tried | None) -> tuple[Cho
         if wait < WORTH * (own.step or 0.0):
             return "keep", None, f"the loop is fed already: input takes {share:.0f} % of its step"
         why = "; ".join(f"workers={number} {text}" for number, text in sorted(state.not_run.items())[:1])
-        return "keep", None, f"nothing that was run is faster than what the script has{'; ' + why if why else ''}"
+        text = "nothing that was run is faster than what the script has"
+        if len(search.tried) == 1:
+            text = "no other setting promises enough to be run" if search.complete else "no other setting was run"
+        return "keep", None, f"{text}{'; ' + why if why else ''}"
     difference = _difference(base, best)
     if difference is None or difference.call != "faster":
         text = "no setting is faster than the script's own beyond the noise"
@@ -88,9 +91,12 @@ def _reason(state: State, best: Tried) -> str:
 
 def _difference(base: Tried, best: Tried) -> noise.Difference | None:
     """Base against choice: of the runs in turns where there are some of both, else of all."""
-    both = base.confirmed and best.confirmed
-    one, two = (base.confirmed, best.confirmed) if both else (base.runs, best.runs)
+    one, two = (base.confirmed, best.confirmed) if _in_turns(base, best) else (base.runs, best.runs)
     return noise.difference(_values(one), _values(two))
+
+
+def _in_turns(base: Tried | None, best: Tried | None) -> bool:
+    return base is not None and best is not None and bool(base.confirmed and best.confirmed)
 
 
 def _values(runs: Sequence[Done]) -> list[noise.Value]:
@@ -188,10 +194,15 @@ def line(setting: Setting, base: Setting) -> str:
     return "; ".join(parts)
 
 
-def _limits(search: Search) -> list[str]:
+def _limits(search: Search, *, confirmed: bool) -> list[str]:
     limits = []
     if not search.complete:
         limits.append("the search did not come to its end: figures rest on the runs before that")
+    if not confirmed:
+        limits.append(
+            "the choice was not run in turns with the script's own settings: part of its gain may be files that the "
+            "first run had brought into memory, or luck; give a larger --budget"
+        )
     marked = sum(bool(done.measured.marks) for done in search.order)
     if marked:
         limits.append(f"{marked} of {len(search.order)} runs were disturbed; the marks of each say by what")

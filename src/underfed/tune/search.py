@@ -81,14 +81,19 @@ def _measured(state: State) -> dict[int, float]:
 
 
 def _allowed(state: State) -> list[int]:
-    """Numbers of workers that may be run: within memory, and below any that was killed or changed the numbers."""
+    """Numbers of workers that may be run: within memory, below any that was killed, and none that failed otherwise.
+
+    What was run and fitted needs no estimate, nor does less than that.
+    """
     failed = [one.setting.workers for one in state.seen if not one.fits]
     crashed = {one.setting.workers for one in state.seen if one.fits and (one.step is None or not one.true)}
+    base = state.model.base.workers
+    fitted = max((one.setting.workers for one in state.seen if one.step is not None), default=base)
     allowed = []
-    for number in sorted({*state.model.candidates(), state.model.base.workers}):
+    for number in sorted({*state.model.candidates(), base}):
         if number in crashed or (failed and number >= min(failed)):
             continue
-        if number > state.model.base.workers and not state.room.allows(number):
+        if number > fitted and not state.room.allows(number):
             needed, limit = state.room.predict(number) or 0, state.room.limit or 0
             state.not_run[number] = f"needs about {megabytes(needed)} of the {megabytes(limit)} that there are"
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from underfed.diagnosis import Numerics
@@ -172,6 +172,17 @@ class Search:
 
     def _confirm(self, best: Tried) -> bool:
         """Run the base and the choice in turns: the fastest of several was also the luckiest. False rules it out."""
+        assert self.state is not None  # noqa: S101 - the first run has set it
+        usable = self._in_turns(best)
+        if not usable or not best.confirmed:
+            return usable
+        best.truth = self.judged(best)
+        true = best.truth.ok is not False
+        self.state.seen = [replace(one, true=true) if one.setting == best.setting else one for one in self.state.seen]
+        return true
+
+    def _in_turns(self, best: Tried) -> bool:
+        """Make the runs of both in turns, as far as the budget goes. False where one of the choice failed."""
         base = self.tried[0]
         base.confirmed = []
         for number in range(ROUNDS):
@@ -189,7 +200,6 @@ class Search:
                 elif not self._usable(best, done, watch, recording):
                     return False
                 tried.confirmed.append(done)
-        best.truth = self.judged(best)
         return True
 
     def _one(
