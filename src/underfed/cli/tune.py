@@ -25,7 +25,8 @@ def tune(
     """Find the settings that feed the loop: `underfed tune --budget 300 -- python train.py`.
 
     Searches workers, prefetch, pinning and threads under the CPU quota and the memory limit. A model of the loop, built
-    from a first run, says what is worth a run; each run is ended early, at a step boundary, as those of `try` are.
+    from a first run, says what is worth a run; each run is ended early, at a step boundary, as those of `try` are. The
+    batch is not searched: another batch is another training.
 
     For example:
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from underfed.errors import UnderfedError
+from underfed.errors import MeasurementError, UnderfedError
 from underfed.observe.launch_environment import inherited_environment, with_agent
 from underfed.recording.place import write_header
 from underfed.trial import process
@@ -33,6 +33,23 @@ class Done:
     def crashed(self) -> bool:
         """Whether it ended in an error that is not our asking it to end."""
         return self.ended.code != 0 and not self.ended.asked and not self.measured.ended_early
+
+    def words(self) -> str:
+        """Return what it took, or how it ended, and what disturbed it, for a line of progress."""
+        step = self.measured.step_ms
+        what = f"exit code {self.ended.code}" if self.crashed else f"{step:.3g} ms a step" if step else "no steps"
+        return "; ".join([what, *self.measured.marks])
+
+    def insist(self, command: str, which: str, say: Callable[[str], None]) -> None:
+        """Raise MeasurementError where it made no steps or failed, with its last lines said before."""
+        if not self.crashed and self.measured.blocks:
+            return
+        shown = "".join(f"\n  | {line}" for line in self.tail(5))
+        say(f"output of the command: {self.folder / process.OUTPUT}{shown}")
+        how = f"ended with exit code {self.ended.code}"
+        if not self.crashed:
+            how = "made no steps that underfed could see; try it with: underfed run"
+        raise MeasurementError(f"{command}: the command {which} {how}")
 
     def tail(self, lines: int = 15) -> list[str]:
         """Return the last lines of its output."""

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from underfed.diagnosis import Diagnosis, Finding
-from underfed.errors import MeasurementError, UnderfedError, UsageError
-from underfed.trial import process
+from underfed.errors import UnderfedError, UsageError
 from underfed.trial.knobs import Change, advised
 from underfed.trial.once import Done, Enough, run_once, slug
 
@@ -56,8 +55,8 @@ class Session:
             done = self._one(arm, next((change for change in self.arms if change.name == arm), None))
             self.runs.append(done)
             self._report(done)
-            if arm == BASE and (done.crashed or not done.measured.blocks):
-                raise MeasurementError(f"try: the command without the change {self._ended_how(done)}: {done.folder}")
+            if arm == BASE:
+                done.insist("try", "without the change", self.say)
         self.complete = True
 
     def _settled(self, arm: str) -> bool:
@@ -85,18 +84,9 @@ class Session:
 
         done = self._one(SCOUT, None)
         self._report(done)
-        if done.crashed or not done.measured.blocks:
-            shown = "".join(f"\n  | {line}" for line in done.tail(5))
-            self.say(f"output of the command: {done.folder / process.OUTPUT}{shown}")
-            raise MeasurementError(f"try: the command without any change {self._ended_how(done)}")
+        done.insist("try", "without any change", self.say)
         with contextlib.suppress(UnderfedError, OSError, ValueError):
             self.diagnosis = diagnose(read(done.folder), read_window)
-
-    @staticmethod
-    def _ended_how(done: Done) -> str:
-        if done.crashed:
-            return f"ended with exit code {done.ended.code}"
-        return "made no steps that underfed could see; try it with: underfed run"
 
     def _with_value(self, change: Change) -> Change:
         if change.known:
@@ -129,11 +119,8 @@ class Session:
         return "persistent_workers" in names
 
     def _report(self, done: Done) -> None:
-        step = done.measured.step_ms
-        what = f"exit code {done.ended.code}" if done.crashed else f"{step:.3g} ms a step" if step else "no steps"
-        marks = "".join(f"; {mark}" for mark in done.measured.marks)
         number = len(self.runs) if done.arm != SCOUT else 0
-        self.say(f"run {number} of {self.plan.pairs * (1 + len(self._all_arms()))}, {done.arm}: {what}{marks}")
+        self.say(f"run {number} of {self.plan.pairs * (1 + len(self._all_arms()))}, {done.arm}: {done.words()}")
 
     def _all_arms(self) -> Sequence[Change]:
         if self.arms:

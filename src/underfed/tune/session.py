@@ -104,11 +104,7 @@ class Search:
         """Run the script as it is, with a traced window where there is a device: what the model is built from."""
         done, watch, recording = self._one(FIRST, (), window="10")
         self._report(done, None)
-        if done.crashed or not done.measured.blocks:
-            shown = "".join(f"\n  | {line}" for line in done.tail(5))
-            self.say(f"output of the command: {done.folder / 'output.txt'}{shown}")
-            how = f"ended with exit code {done.ended.code}" if done.crashed else "made no steps that underfed could see"
-            raise MeasurementError(f"tune: the command, as it is, {how}")
+        done.insist("tune", "as it is", self.say)
         evidence = evidence_of(recording)
         loader = evidence.loader if evidence is not None else None
         base = Setting(workers=loader.workers if loader is not None else 0)
@@ -228,10 +224,8 @@ class Search:
         return done, watch, read(folder)
 
     def _report(self, done: Done, ended: str | None) -> None:
-        step = done.measured.step_ms
-        what = f"exit code {done.ended.code}" if done.crashed else f"{step:.3g} ms a step" if step else "no steps"
-        marks = "".join(f"; {mark}" for mark in [*([ended] if ended else []), *done.measured.marks])
-        self.say(f"{self.spent:.0f} of {self.plan.budget_s:g} s, {done.arm}: {what}{marks}")
+        words = "; ".join([done.words(), *([ended] if ended else [])])
+        self.say(f"{self.spent:.0f} of {self.plan.budget_s:g} s, {done.arm}: {words}")
 
 
 def evidence_of(recording: Recording) -> Evidence | None:
