@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from measured_help import Measured, measured, written
 
 STARVED = """
 import sys, time, torch
@@ -40,31 +38,23 @@ main()
 """
 
 
-@dataclass(frozen=True)
-class Tried:
-    """What a trial gave: exit code, JSON, page and progress."""
+class Tried(Measured):
+    """What a trial gave."""
 
-    code: int
-    trial: dict[str, Any]
-    page: str
-    said: str
+    @property
+    def trial(self) -> dict[str, Any]:
+        """Its JSON."""
+        return self.record
 
     def arm(self, name: str) -> dict[str, Any]:
         return next(arm for arm in self.trial["arms"] if arm["name"] == name)
 
 
 def script(folder: Path, extra: str = "pass", text: str = STARVED) -> list[str]:
-    path = folder / "train.py"
-    path.write_text(text.replace("EXTRA", extra.replace("\n", "\n        ")))
-    return [sys.executable, str(path)]
+    return written(folder, text.replace("EXTRA", extra.replace("\n", "\n        ")))
 
 
 def tried(folder: Path, words: list[str], command: list[str], *, pairs: int = 2, steps: int = 60) -> Tried:
     """Run `underfed try` in a folder; steps is the least number of steady steps a run."""
-    out = folder / "trial.json"
-    line = [sys.executable, "-m", "underfed", "try", *words, "--pairs", str(pairs), "--steps", str(steps)]
-    line += ["--out", str(folder / "runs"), "--json", str(out), "--", *command]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    assert "Traceback" not in done.stderr, done.stderr
-    trial = json.loads(out.read_text()) if out.exists() else {}
-    return Tried(done.returncode, trial, done.stdout, done.stderr)
+    found = measured(folder, ["try", *words, "--pairs", str(pairs), "--steps", str(steps)], command)
+    return Tried(found.code, found.record, found.page, found.said)

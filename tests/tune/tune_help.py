@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from measured_help import Measured, measured, written
 
 #: PAUSE s of waiting and SPIN s of computing a sample, LOOP s a step; EXTRA stands in the getter.
 SCRIPT = """
@@ -48,14 +46,13 @@ if __name__ == "__main__":
 """
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """What a search gave: exit code, JSON, page and progress."""
+class Tuned(Measured):
+    """What a search gave."""
 
-    code: int
-    tuning: dict[str, Any]
-    page: str
-    said: str
+    @property
+    def tuning(self) -> dict[str, Any]:
+        """Its JSON."""
+        return self.record
 
     def point(self, name: str) -> dict[str, Any]:
         return next(point for point in self.tuning["points"] if point["name"] == name)
@@ -76,20 +73,13 @@ def script(
     workers: int = 0,
     extra: str = "pass",
 ) -> list[str]:
-    path = folder / "train.py"
     text = SCRIPT.replace("EXTRA", extra.replace("\n", "\n        "))
     for name, value in (("PAUSE", pause), ("SPIN", spin), ("LOOP", loop), ("WORKERS", workers)):
         text = text.replace(name, repr(value))
-    path.write_text(text)
-    return [sys.executable, str(path)]
+    return written(folder, text)
 
 
 def tuned(folder: Path, command: list[str], *words: str, budget: int = 240) -> Tuned:
     """Run `underfed tune` in a folder."""
-    out = folder / "tuning.json"
-    line = [sys.executable, "-m", "underfed", "tune", "--budget", str(budget), *words]
-    line += ["--out", str(folder / "runs"), "--json", str(out), "--", *command]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    assert "Traceback" not in done.stderr, done.stderr
-    tuning = json.loads(out.read_text()) if out.exists() else {}
-    return Tuned(done.returncode, tuning, done.stdout, done.stderr)
+    found = measured(folder, ["tune", "--budget", str(budget), *words], command)
+    return Tuned(found.code, found.record, found.page, found.said)
