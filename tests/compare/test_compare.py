@@ -111,7 +111,8 @@ def trial(folder: Path, rng: np.random.Generator, *, recordings: bool) -> Path:
             recording(folder / f"0{at + 1}-run", walls)
         median = float(np.median(walls))
         runs.append({"arm": arm, "folder": f"0{at + 1}-run", "code": 75, "steps": 200, "warmup_steps": 0})
-        runs[-1]["step_ms"] = median
+        runs[-1] |= {"step_ms": median, "ended_early": True}
+    runs.append({"arm": "T5", "folder": "05-run", "code": 1, "steps": 30, "warmup_steps": 0, "step_ms": 5.0})
     record = {"schema": "underfed.trial/1", "folder": "moved", "pairs": 2, "runs": runs}
     (folder / "trial.json").write_text(json.dumps(record))
     return folder
@@ -126,6 +127,8 @@ def test_arms_of_a_trial_are_sides(tmp_path: Path, rng: np.random.Generator, rec
     assert found["work"] == ("same" if recordings else "not-known")
     missing = compared(folder, f"{folder}#T9")
     assert missing.code == 2 and "baseline, T4=4" in missing.said
+    crashed = compared(folder, f"{folder}#T5")
+    assert crashed.code == 2 and "no runs of T5 that ended well" in crashed.said
 
 
 def test_traces_compare_budgets_and_decide_nothing(tmp_path: Path) -> None:

@@ -136,10 +136,13 @@ def _of_trial(path: str, file: Path, arm: str | None) -> Side:
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(f"compare: {clean(path)}: cannot be read as a trial: {clean(str(error))}") from error
     name = arm or BASE
-    mine = [run for run in trial.runs if run.arm == name and run.step_ms is not None and run.code is not None]
+    whole = [run for run in trial.runs if run.step_ms is not None and (run.code == 0 or run.ended_early)]
+    mine = [run for run in whole if run.arm == name]
     if not mine:
-        known = ", ".join(dict.fromkeys(clean(run.arm) for run in trial.runs)) or "none"
-        raise UsageError(f"compare: {clean(path)}: has no runs of {clean(name)}; its arms with runs: {known}")
+        known = ", ".join(dict.fromkeys(clean(run.arm) for run in whole)) or "none"
+        raise UsageError(
+            f"compare: {clean(path)}: has no runs of {clean(name)} that ended well; its arms with such runs: {known}"
+        )
     folders = [folder for run in mine if (folder := _folder(file.parent, run)) is not None]
     if len(folders) == len(mine):
         return _of_recordings(path, "trial", folders)
