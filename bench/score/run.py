@@ -19,7 +19,7 @@ from score_measure import Figures, by_rule, figures, thresholds
 
 FIGURES = Path(__file__).resolve().with_name("accuracy.json")
 RECORDED = "2026-12-02, one NVIDIA H200 (driver 580.159.04), 16 CPU cores, torch 2.11.0+cu130"
-#: Faults that a source's evidence is known not to hold; they count as misses.
+#: What each source is, as it stands above its table.
 TITLES = {
     "h200": "recordings of `underfed run` on an H200 (`tests/fixtures/h200`)",
     "zoo": "traces of labelled runs on an H200, with the step's true time, and of the same runs without the fault",
@@ -61,7 +61,7 @@ def table(cases: Sequence[Case]) -> list[str]:
     return lines
 
 
-#: A recording of a GPU that names the rule first stands in the tables of tests by rule.
+#: Words for a miss and a hit: the page of a rule lists the recordings of a GPU that are a `hit` of it.
 _RESULT = {True: ("miss", "hit"), False: ("wrong", "right")}
 
 

@@ -52,10 +52,16 @@ def figures(cases: Sequence[Case]) -> Figures:
 
 
 def worse(now: dict[str, float | None], before: dict[str, float | None]) -> list[str]:
-    """Return the figures, as dictionaries, in which `now` is worse than `before`; case numbers must not shrink."""
-    found = [name for name in ("cases", "bounds_right", "first", "held") if (now[name] or 0) < (before[name] or 0)]
+    """Return the figures, as dictionaries, in which `now` is worse than `before`; numbers of cases must not shrink.
+
+    No error at all is no small one: a range that is not given any more is worse as well.
+    """
+    grow = ("cases", "bounds_right", "planted", "first", "quiet", "bounded", "held", "ranged", "inside")
+    found = [name for name in grow if (now[name] or 0) < (before[name] or 0)]
     found += [name for name in ("alarms",) if (now[name] or 0) > (before[name] or 0)]
-    found += ["error"] if (now["error"] or 0) > (before["error"] or 0) + 0.01 else []
+    was, error = before["error"], now["error"]
+    if was is not None and (error is None or error > was + 0.01):
+        found.append("error")
     return found
 
 

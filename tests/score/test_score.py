@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "bench" / "score"))
 
 from keep import KEPT, unpack
 from score_cases import SHARED, SOURCES, Case
-from score_measure import by_rule, figures, validate, worse
+from score_measure import Figures, by_rule, figures, validate, worse
 
 COMMITTED = json.loads((ROOT / "bench" / "score" / "accuracy.json").read_text(encoding="utf-8"))
 BESIDE = {"zoo": SHARED / "zoo", "alone": SHARED / "zoo", "public": SHARED / "traces"}
@@ -64,13 +64,17 @@ def test_every_rule_that_was_found_is_in_the_page(scored: dict[str, list[Case]])
 
 
 def test_a_figure_that_falls_is_worse_and_one_that_rises_is_not() -> None:
-    before = {"cases": 10, "bounds_right": 9, "first": 8, "held": 7, "alarms": 1, "error": 0.1}
+    grow = ("cases", "bounds_right", "planted", "first", "quiet", "bounded", "held", "ranged", "inside")
+    before: dict[str, float | None] = {**dict.fromkeys(grow, 9), "alarms": 1, "error": 0.1}
+    assert set(before) == {field.name for field in fields(Figures)}
     assert worse(before, before) == []
-    assert worse({**before, "bounds_right": 10, "first": 9, "alarms": 0, "error": 0.05}, before) == []
-    for name in ("cases", "bounds_right", "first", "held"):
-        assert worse({**before, name: before[name] - 1}, before) == [name]
+    assert worse({**before, "bounds_right": 10, "first": 10, "alarms": 0, "error": 0.05}, before) == []
+    for name in grow:
+        assert worse({**before, name: 8}, before) == [name]
     assert worse({**before, "alarms": 2}, before) == ["alarms"]
     assert worse({**before, "error": 0.2}, before) == ["error"]
+    assert worse({**before, "error": None}, before) == ["error"], "a range that is gone is no small error"
+    assert worse({**before, "error": 0.2}, {**before, "error": None}) == []
 
 
 def test_a_cut_is_judged_by_scenarios_that_it_was_not_chosen_on() -> None:
