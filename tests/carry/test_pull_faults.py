@@ -49,7 +49,8 @@ def test_the_probe_of_a_killed_pull_is_cleared(box: Box, tmp_path: Path) -> None
         assert [path.name for path in (tmp_path / "dst").glob(".underfed-*")] == [".underfed-probe-held"]
 
 
-def kill_pull(box: Box, tmp_path: Path, kills: int) -> None:
+def kill_pull(box: Box, tmp_path: Path, kills: int) -> int:
+    """Kill, check all that is claimed, let one end, compare it with the source; return how many were killed."""
     chance = random.Random(21)
     far, dst = tmp_path / "far", tmp_path / "dst"
     killed = version = 0
@@ -71,15 +72,16 @@ def kill_pull(box: Box, tmp_path: Path, kills: int) -> None:
         length = max(0.5, time.monotonic() - began)
         assert tree(dst) == tree(far)
         version += 1
+    return killed
 
 
 def test_killed_at_random_points(box: Box, tmp_path: Path) -> None:
-    kill_pull(box, tmp_path, KILLS_ALWAYS)
+    assert kill_pull(box, tmp_path, KILLS_ALWAYS) >= KILLS_ALWAYS
 
 
 @pytest.mark.slow
 def test_killed_at_many_random_points(box: Box, tmp_path: Path) -> None:
-    kill_pull(box, tmp_path, KILLS_SLOW)
+    assert kill_pull(box, tmp_path, KILLS_SLOW) >= KILLS_SLOW
 
 
 def test_no_room_for_the_bytes(box: Box, tmp_path: Path) -> None:
