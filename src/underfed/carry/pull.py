@@ -127,7 +127,7 @@ def pull(address: Address, root: Path, options: PullOptions, watcher: Watcher) -
 
 def _all_of(found: Contact, address: Address, root: Path, options: PullOptions, watcher: Watcher) -> Pull:
     result = Pull(address, str(root))
-    if not (found.folders or found.loose):
+    if not (found.folders or found.loose or found.strange):
         result.empty = True
         return result
     with _destination(root, check=options.check) as (staging, lock):

@@ -79,19 +79,20 @@ class UnitPull:
     def end(self) -> list[UnitOutcome]:
         """Say of each part what became of it."""
         owner = {name: self.outcomes[label] for label, names in self.parts.items() for name in names}
+        first = next(iter(owner.values()))  # told of what the far side says of names that are not among these
         for part in owner.values():
             part.failure = self.outcome.failure
         for path, state in self.outcome.states.items():
             owner[path.split("/")[0]].states[path] = state
         for path, why in self.outcome.wrong.items():
-            owner.get(path.split("/")[0], next(iter(owner.values()))).wrong[path] = why
+            owner.get(path.split("/")[0], first).wrong[path] = why
         for path, size in self._fetched.items():
             part = owner[path.split("/")[0]]
             part.fetched_files, part.fetched_bytes = part.fetched_files + 1, part.fetched_bytes + size
         for path, file in self.listing.files.items() if self.listing else ():
             owner[path.split("/")[0]].bytes += file.size or 0
         for path, note in self.listing.notes if self.listing else ():
-            owner[path.split("/")[0]].notes.append(note)
+            owner.get(path.split("/")[0], first).notes.append(note)
         return list(self.outcomes.values())
 
     def signature(self) -> int:
