@@ -116,3 +116,16 @@ def test_losses_that_differ_in_the_last_runs_rule_the_choice_out(
     found, page = shown(search)
     assert search.complete and found.chosen == chosen, page
     assert ("NOT TRUE" in page) == (chosen == "keep")
+
+
+def test_a_slow_start_is_waited_for_and_a_run_that_hangs_is_not(tmp_path: Path) -> None:
+    search = searched(tmp_path, [24.0], [5.0])
+    search.plan.budget_s, ran = 600.0, search.order
+    search.order = []
+    assert search._most() == 600
+    search.order, search._longest = ran, 20.0
+    assert search._most() == 120
+    search._longest = 150.0
+    assert search._most() == 300
+    search.begun -= 500
+    assert 90 < search._most() <= 100

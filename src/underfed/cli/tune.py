@@ -35,7 +35,7 @@ def tune(
     Parameters
     ----------
     budget
-        Seconds for all runs together; the first run is made whatever it takes.
+        Seconds for all runs together; the first run may take two minutes even so.
     steps
         Steady steps that a run is measured for, at least.
     memory

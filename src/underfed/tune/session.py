@@ -28,7 +28,7 @@ SPARE = 1.1
 
 @dataclass(kw_only=True)
 class Plan:
-    """What to run. `budget_s` is for all runs together, `limit_s` ends one whatever it has; `memory` is in bytes."""
+    """What to run. `budget_s` is for all runs together, `limit_s` what one run may take at least; `memory` is in bytes."""
 
     command: list[str]
     budget_s: float = 300.0
@@ -208,7 +208,6 @@ class Search:
             folder=folder, limit=self.limit, enough=Enough(folder, self.plan.steps, epochs=self.by_epochs)
         )
         started = time.monotonic()
-        left = max(1.0, self.plan.budget_s - self.spent) if self.order else self.plan.limit_s
         done = run_once(
             self.plan.command,
             folder,
@@ -217,11 +216,18 @@ class Search:
             window=window,
             seed=self.plan.seed,
             enough=watch,
-            most_s=min(self.plan.limit_s, left),
+            most_s=self._most(),
         )
         self.order.append(done)
         self._longest = max(self._longest, time.monotonic() - started)
         return done, watch, read(folder)
+
+    def _most(self) -> float:
+        """Return the seconds that the next run may take: the first one the budget, one that hangs does not."""
+        if not self.order:
+            return max(self.plan.limit_s, self.plan.budget_s)
+        left = max(1.0, self.plan.budget_s - self.spent)
+        return min(left, max(self.plan.limit_s, 2 * self._longest))
 
     def _report(self, done: Done, ended: str | None) -> None:
         words = "; ".join([done.words(), *([ended] if ended else [])])
