@@ -142,6 +142,7 @@ SWITCHES = [
     "gc",
     "autocast",
     "checkpointing",
+    "cudnn_benchmark",
 ]
 
 
