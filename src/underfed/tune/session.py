@@ -28,7 +28,7 @@ SPARE = 1.1
 
 @dataclass(kw_only=True)
 class Plan:
-    """What to run. `budget_s` is for all runs together, `limit_s` what one run may take at least; `memory` is in bytes."""
+    """What to run. `budget_s` is for all runs together, `limit_s` what any run may take; `memory` is in bytes."""
 
     command: list[str]
     budget_s: float = 300.0
