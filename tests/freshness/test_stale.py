@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from datetime import date
 from pathlib import Path
 
 import pytest
+
+from underfed.freshness import judge as judging
+from underfed.freshness.limits import Limits
+from underfed.freshness.stamps import find_stamps
 
 
 def stale(*words: object) -> subprocess.CompletedProcess[str]:
@@ -115,6 +121,22 @@ def test_probes_run_on_request_only(tmp_path: Path) -> None:
     assert stale(tmp_path, "--today", "2026-01").returncode == 0 and not ran.exists()
     done = stale(tmp_path, "--today", "2026-01", "--run-probes")
     assert done.returncode == 1 and ran.exists() and "its probe says 16" in done.stdout and "1 to check" in done.stdout
+
+
+def test_a_probe_that_does_not_end_is_ended_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shell's own end is not enough: what it started holds its output open."""
+    monkeypatch.setattr(judging, "_PROBE_SECONDS", 1)
+    line = f"sleep 1000 & echo $! > {tmp_path}/pid; wait"
+    [stamp] = find_stamps("a.yaml", f"- fact: driver\n  verified: 2026-01\n  probe: {line}\n")
+    held = judging.probe(judging.judge(stamp, Limits(), date(2026, 1, 2)))
+    assert held.verdict == "probe failed" and "gave no answer" in held.note
+    state = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
+    deadline = time.monotonic() + 60
+    while state.exists() and state.read_text().rpartition(")")[2].split()[0] not in "ZX":
+        assert time.monotonic() < deadline, "it still runs"
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("words", [["nowhere"], ["--today", "2026"], ["--today", "2026-13"], ["--max-age", "-1"]])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import calendar
+import contextlib
+import os
+import signal
 import subprocess
 from dataclasses import dataclass
 from datetime import date
@@ -95,15 +98,7 @@ def probe(judged: Judged) -> Judged:
     if stamp.probe is None or judged.bad:
         return judged
     try:
-        done = subprocess.run(  # a shell line by definition, and asked for with --run-probes
-            ["/bin/sh", "-c", stamp.probe],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PROBE_SECONDS,
-            check=False,
-        )
+        done = _run(stamp.probe)
     except subprocess.TimeoutExpired:
         return _with(judged, "probe failed", f"its probe gave no answer in {_PROBE_SECONDS} s")
     except OSError as error:
@@ -115,6 +110,29 @@ def probe(judged: Judged) -> Judged:
     if _agrees(answer, stamp):
         return _with(judged, "fresh", "its probe agrees")
     return _with(judged, "changed", f"its probe says {shown(answer)[:120]}")
+
+
+def _run(line: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell line (that it is one by definition, and asked for with --run-probes); when it takes too long, all
+    that it started is ended with it. Raises TimeoutExpired, OSError.
+    """
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", line],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    with process:
+        try:
+            said = process.communicate(timeout=_PROBE_SECONDS)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(line, process.returncode, *said)
 
 
 def _agrees(answer: str, stamp: Stamp) -> bool:
