@@ -20,8 +20,8 @@ from underfed.trial.stats import t975
 Call = Literal["faster", "slower", "none"]
 
 #: Standard deviation of the logarithm of a run's step between runs of the same thing, where no side has two runs.
-#: Runs of one program on one machine differ by their memory's layout, clocks and neighbours. It is an allowance, which the
-#: page says: several runs a side measure it instead.
+#: Runs of one program on one machine differ by their memory's layout, clocks and neighbours. It is an allowance, which
+#: the page says: several runs a side measure it instead.
 BETWEEN = 0.01
 
 #: Draws of the bootstrap: enough for a standard error, which is all that is taken from them.
