@@ -198,6 +198,34 @@ def test_a_file_here_that_may_not_be_read_is_named(box: Box, far: Path, tmp_path
     )
 
 
+def far_side_that_says(tmp_path: Path, *records: tuple[str, str]) -> dict[str, str]:
+    """An environment whose `ssh` answers each script with these records (kind, path) and the end, whatever it asks."""
+    answer = "".join(f"{kind}\\0\\0\\0\\0{path}\\0\\0" for kind, path in (*records, ("s", ""), ("e", "")))
+    words = tmp_path / "bin" / "ssh"
+    words.parent.mkdir()
+    words.write_text(
+        '#!/bin/sh\ncase " $* " in *" -G "*) exit 1;; esac\n'
+        "while read -r line; do case $line in *underfed-*) break;; esac; done\n"
+        f"printf '%s\\n' \"underfed-${{line##*underfed-}}\"\nprintf '{answer}'\ncat >/dev/null\n"
+    )
+    words.chmod(0o755)
+    return {"PATH": f"{words.parent}:{os.environ['PATH']}"}
+
+
+def test_names_that_lead_elsewhere_are_no_empty_folder(tmp_path: Path) -> None:
+    env = far_side_that_says(tmp_path, ("f", "../evil"), ("f", "/etc/evil"))
+    done = underfed("pull", "box:far", tmp_path / "dst", env=env)
+    assert done.returncode == 1 and "safe to release: no" in done.stdout, done.stdout + done.stderr
+    assert "no name here: ../evil" in done.stdout and not files_of(tmp_path / "dst")
+
+
+def test_a_name_that_was_not_asked_for_is_noted(tmp_path: Path) -> None:
+    env = far_side_that_says(tmp_path, ("d", "a"), ("f", ".underfed-incoming/b"), ("f", "c/../../evil"))
+    done = underfed("pull", "box:far", tmp_path / "dst", env=env)
+    assert "unfinished pull" in done.stdout and "safe to release: no" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 1 and not files_of(tmp_path / "dst")
+
+
 def test_sshd_killed_in_mid_transfer(box: Box, far: Path, tmp_path: Path) -> None:
     (far / "a/big.bin").write_bytes(os.urandom(100_000_000))
     child = in_child(["pull", f"box:{far}", str(tmp_path / "dst"), "--retry-for", "60"], box.env)

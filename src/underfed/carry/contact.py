@@ -28,6 +28,8 @@ class Guide:
         """Return a listing for each list of names directly in the folder; their hashes come in from now on."""
         self._listings = [Listing(names) for names in units]
         by_name = {name: self._listings[number] for number, names in enumerate(units) for name in names}
+        if self._listings:
+            by_name[INCOMING] = self._listings[0]  # which notes that it is not carried
         for record in self._listed:
             if listing := by_name.get(record.path.split("/")[0]):
                 listing.add(record)
