@@ -137,10 +137,30 @@ def test_lightning_is_watched_and_its_loggers_get_the_budget(tmp_path: Path) -> 
 
 
 def test_a_fit_that_fails_leaves_nothing_armed(tmp_path: Path) -> None:
+    lightning_fit(tmp_path / "plain", [])  # Lightning leaves something of its own in the DataLoader
     before = touched()
     callback = underfed.callbacks.LightningCallback()
     with pytest.raises(RuntimeError, match="mine"):
         lightning_fit(tmp_path, [callback], fails=True)
+    assert changed(before) == []
+    assert going() is None
+
+
+def test_each_fit_is_watched_anew_also_behind_one_that_failed_unsaid(tmp_path: Path) -> None:
+    lightning_fit(tmp_path / "plain", [])
+    before = touched()
+    callback = underfed.callbacks.LightningCallback()
+    found = []
+    for number in range(2):
+        lightning_fit(tmp_path / str(number), [callback])
+        found.append(callback.diagnosis)
+    assert None not in found
+    assert found[0] is not found[1]
+    around = callback._around
+    around.begin()  # as a Trainer of transformers that fails: it never calls the end
+    around.begin()
+    assert around.diagnosis is None
+    around.end()
     assert changed(before) == []
     assert going() is None
 

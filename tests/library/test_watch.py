@@ -19,6 +19,7 @@ from library_help import Loop, changed, touched
 
 import underfed
 from underfed.errors import UsageError
+from underfed.library.watching import going
 from underfed.observe.agent.core import S
 from underfed.recording import records as r
 
@@ -207,7 +208,9 @@ def test_no_thread_and_no_descriptor_is_left() -> None:
     assert w.folder is not None
 
 
-def test_the_temporary_folder_goes_with_the_watch_and_out_stays(tmp_path: Path) -> None:
+def test_the_temporary_folder_goes_with_the_watch_and_out_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with underfed.watch() as w:
         Loop(5, wait_s=0).train()
     folder = w.folder
@@ -221,6 +224,9 @@ def test_the_temporary_folder_goes_with_the_watch_and_out_stays(tmp_path: Path) 
     with underfed.watch(out=tmp_path / "kept") as w:
         Loop(30, wait_s=0).train()
     del w
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert underfed.watch(out="~/new").start().stop() is None
+    assert underfed.open("~/new").folder == tmp_path / "new"
     assert underfed.diagnose(tmp_path / "kept").subject.steps
     assert underfed.open(tmp_path / "kept").processes
     assert underfed.read(tmp_path / "kept").subject.kind == "run"
@@ -246,8 +252,9 @@ def test_a_fork_that_leaves_the_block_takes_nothing_away() -> None:
             child = os.fork()
         if child == 0:
             try:
+                seen = going()  # the parent's watch is none of this process
                 w.stop()
-                good = w.diagnosis.verdict.bound == "unknown" and not S.on
+                good = seen is None and w.diagnosis.verdict.bound == "unknown" and not S.on
                 os._exit(0 if good else 1)
             finally:
                 os._exit(2)

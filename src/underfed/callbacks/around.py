@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from underfed.diagnosis import Diagnosis
@@ -18,7 +19,8 @@ class Around:
     """A watch that a framework begins and ends. Nothing that fails here reaches the training."""
 
     def __init__(self, out: Any, window: int | None, then: Then | None) -> None:
-        self._made = watch(out=out, window=window)  # tells wrong arguments before the training begins
+        self._make = partial(watch, out=out, window=window)
+        self._make()  # tells wrong arguments before the training begins
         self._then = then
         self._watch: Watch | None = None
         self._own = False
@@ -26,11 +28,13 @@ class Around:
 
     def begin(self) -> None:
         """Watch from here on, or look at the watch that is going already around the training."""
+        self.end(tell=False)  # of a training that failed: not every framework says so
+        self.diagnosis = None
         try:
             self._watch = going()
             self._own = self._watch is None
             if self._watch is None:
-                self._watch = self._made.start()
+                self._watch = self._make().start()
         except Exception as error:
             LOG.warning("nothing is watched: %s", error)
 

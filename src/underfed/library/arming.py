@@ -69,7 +69,7 @@ class Own:
             self._core.skip_until(time.perf_counter_ns())
 
     def end(self, code: int) -> None:
-        """Take the agent out of the process; `code` is 0 where the loop ended in good order."""
+        """Write what is left and take the agent out; `code` is 0 where the loop ended in good order."""
         self._agent.remove()
         if os.getpid() != self._pid:  # a fork that left the block as well: the recording is its parent's
             return
@@ -93,8 +93,9 @@ class Beside:
     def leave_out(self) -> None:
         """Leave the time up to now in: the card of `underfed run` is about the whole command."""
 
-    def end(self, code: int) -> None:
-        """Let it go on."""
+    def end(self, _code: int) -> None:
+        """Let it go on, with what was seen so far written."""
+        self.catch_up()
 
 
 def beside() -> Beside | None:

@@ -17,9 +17,17 @@ if TYPE_CHECKING:
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
 
+def place(path: PathLike) -> Path:
+    """Return a path with `~` put in full; as it is where that names nobody."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def is_recording(path: PathLike) -> bool:
     """Tell a Recording's folder from a trace or a folder of traces."""
-    folder = Path(path).expanduser()
+    folder = place(path)
     return (folder / HEADER).is_file() or (folder.is_dir() and any(folder.glob("p*-*.jsonl")))
 
 
@@ -30,7 +38,7 @@ def open(path: PathLike) -> Recording:
     """
     from underfed.recording.read import read as read_recording
 
-    return read_recording(Path(path).expanduser())
+    return read_recording(place(path))
 
 
 def diagnose(recording: Recording | Watch | PathLike) -> Diagnosis:

@@ -17,6 +17,7 @@ from typing import Any
 from underfed.diagnosis import Diagnosis, Subject, Verdict
 from underfed.errors import UnderfedError, UsageError
 from underfed.library.arming import Beside, Own, beside, torch_here
+from underfed.library.reading import place
 from underfed.recording.read import Recording
 
 _lock = threading.Lock()
@@ -39,12 +40,13 @@ def watch(*, out: str | os.PathLike[str] | None = None, window: int | None = 10,
     options = {"window": "off" if window is None else str(window)}
     if steps is not None:
         options["steps"] = str(steps)
-    return Watch(Path(out) if out is not None else None, options)
+    return Watch(place(out) if out is not None else None, options)
 
 
 def going() -> Watch | None:
     """Return the watch that is going in this process, if one is."""
-    return _current[0] if _current else None
+    found = _current[0] if _current else None
+    return found if found is not None and found._pid == os.getpid() else None  # a fork has its parent's list
 
 
 class Watch:
@@ -66,9 +68,10 @@ class Watch:
         if self._state != "new":
             raise UsageError("watch: it has been used already; make another with underfed.watch()")
         with _lock:
-            if _current and _current[0]._pid == os.getpid():
+            other = going()
+            if other is not None:
                 raise UsageError(
-                    f"watch: one is going already in this process (begun at {_current[0]._place}): "
+                    f"watch: one is going already in this process (begun at {other._place}): "
                     "end it first, or use its diagnosis"
                 )
             self._place, self._pid = _caller(), os.getpid()
@@ -130,7 +133,6 @@ class Watch:
             self._why = "this process is a fork of the one that is watched"
         if self._eyes is not None:
             try:
-                self._eyes.catch_up()
                 self._eyes.end(code)
             except Exception as error:
                 warnings.warn(
@@ -182,7 +184,7 @@ class Watch:
         """What it means: of all that was seen once the watch has ended, of what was seen so far before.
 
         Always a Diagnosis, `unknown` with the reason where nothing could be watched. While the watch goes on each
-        access reads anew and takes tens of ms, which are left out of the step.
+        access reads anew and takes tens of ms, which are left out of the step. Raises UsageError before the start.
         """
         if self._diagnosis is not None:
             return self._diagnosis
