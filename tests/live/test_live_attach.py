@@ -254,6 +254,20 @@ def test_names_that_hold_escape_sequences_do_nothing_to_the_terminal(tmp_path: P
             process.kill()
 
 
+def test_a_program_whose_name_holds_escape_sequences_is_refused_in_plain_words(tmp_path: Path) -> None:
+    program = tmp_path / "a\x1b[31mb"
+    program.symlink_to(shutil.which("sleep") or "/bin/sleep")
+    with subprocess.Popen(["sleep", "600"], executable=program) as process:
+        try:
+            words = [*UNDERFED, "attach", str(process.pid), "--seconds", "0.5"]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            assert done.returncode == 3
+            assert "(ab) runs no Python" in done.stderr
+            assert "\x1b" not in done.stderr
+        finally:
+            process.kill()
+
+
 def test_what_cannot_be_watched_is_refused_before_the_screen_is_taken() -> None:
     with terminal([*UNDERFED, "attach", "99999999", "--watch"]) as term:
         assert term.end() == 2

@@ -113,12 +113,12 @@ def _tell(seen: Seen, permission: str | None, json: Path | None) -> int:
     """Judge what was seen, and print the card or write the JSON."""
     from underfed.diagnose.live import diagnose
     from underfed.diagnosis import to_json
-    from underfed.errors import MeasurementError, UsageError
+    from underfed.errors import UsageError
+    from underfed.observe.live.target import no_python
     from underfed.report.page import say
 
     if not any(life.python for life in seen.lives):
-        name = seen.lives[0].first.comm if seen.lives else "?"
-        raise MeasurementError(f"attach: process {seen.target.pid} ({name}) runs no Python, nor does any below it")
+        raise no_python(seen.target.pid, seen.lives[0].first.comm if seen.lives else "?")
     diagnosis = diagnose(seen, permission)
     if json is not None and str(json) != "-":
         try:

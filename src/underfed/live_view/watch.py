@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from underfed.errors import MeasurementError, UsageError
+from underfed.errors import UsageError
 from underfed.live_view.draw import page
 from underfed.live_view.gauges import Sample, gauges
 from underfed.live_view.outside import Outside, Verdict, sample
@@ -21,7 +21,7 @@ from underfed.live_view.state import Reading, State, judge, read
 from underfed.live_view.terminal import Screen, moves_cursor, taste
 from underfed.live_view.words import command_words, judged
 from underfed.observe.live import proc
-from underfed.observe.live.target import Target
+from underfed.observe.live.target import Target, no_python
 from underfed.observe.live.window import Glance
 from underfed.report.page import say
 from underfed.report.text import clean
@@ -141,8 +141,7 @@ class _Loop:
             self._before = now
             return ""
         if not found.python and self.last is None and found.ended != "exit":
-            name = clean(found.name)
-            raise MeasurementError(f"attach: process {self.target.pid} ({name}) runs no Python, nor does any below it")
+            raise no_python(self.target.pid, found.name)
         if found.python:
             self._judge(found)
         return "exit" if found.ended == "exit" else ""

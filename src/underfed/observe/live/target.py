@@ -32,6 +32,11 @@ class Target(NamedTuple):
     note: str | None
 
 
+def no_python(pid: int, name: str) -> MeasurementError:
+    """Return what to raise where a process of this name, and all below it, run no Python."""
+    return MeasurementError(f"attach: process {pid} ({clean(name)}) runs no Python, nor does any below it")
+
+
 def choose(wanted: str | None, gpu: int | None) -> Target:
     """Find the one process that is meant.
 
