@@ -58,6 +58,13 @@ def test_a_recorded_gpu_is_shown_as_its_driver_gave_it(path: Path) -> None:
         assert wanted in shown
 
 
+def test_where_every_process_is_new_the_cpu_time_is_not_known_and_no_zero() -> None:
+    before = Sample(at=1.0, cpu_s={(1, 10): 5.0})
+    assert gauges(before, Sample(at=2.0, cpu_s={(2, 20): 7.0})) == ()
+    (cpu,) = gauges(before, Sample(at=3.0, cpu_s={(1, 10): 6.0, (2, 20): 7.0}))
+    assert cpu.value == 0.5
+
+
 def test_a_quota_is_shown_only_where_there_is_one_and_its_counters_go_on() -> None:
     base = {"k": "host", "t_ns": 1e9, "tree": [], "gpu": None}
     for quota, counts, wanted in (

@@ -41,10 +41,11 @@ def number(value: Any) -> float | None:
 
 def _host(before: Sample, now: Sample) -> list[Gauge]:
     passed = now.at - before.at
-    used = sum(max(0.0, cpu - before.cpu_s.get(who, cpu)) for who, cpu in now.cpu_s.items()) / passed
-    usable = now.usable
+    # a process that was not there before is left out; where all are new, nothing is known
+    spent = [max(0.0, cpu - before.cpu_s[who]) for who, cpu in now.cpu_s.items() if who in before.cpu_s]
+    used, usable = sum(spent) / passed, now.usable
     of = f" of {usable:g}" if usable else ""
-    found = [Gauge("CPU", used, f"{used:.1f}{of} used", usable)] if now.cpu_s else []
+    found = [Gauge("CPU", used, f"{used:.1f}{of} used", usable)] if spent else []
     if None not in (before.periods, now.periods, before.throttled, now.throttled):
         periods = (now.periods or 0) - (before.periods or 0)
         stopped = (now.throttled or 0) - (before.throttled or 0)
