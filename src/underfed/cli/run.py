@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -130,7 +131,8 @@ class _Observer:
 
         def stop(number: int, _: object) -> None:
             if self._beside is not None:
-                self._beside.pause()
+                with contextlib.suppress(Exception):  # this thread waits for the command, whatever the view does
+                    self._beside.pause()
             os.kill(os.getpid(), signal.SIGSTOP if number == signal.SIGTSTP else number)
             if self._beside is not None:
                 self._beside.resume()
@@ -156,15 +158,16 @@ class _Observer:
             self._draw(self._view, self._folder)
 
     def _draw(self, view: LastRow | Screen, folder: Path) -> None:
-        if self._beside is None:
-            from underfed.live_view.beside import Beside
-
-            self._beside = Beside(folder, self._command, view)
         try:
+            if self._beside is None:
+                from underfed.live_view.beside import Beside
+
+                self._beside = Beside(folder, self._command, view)
             self._beside.tick()
         except Exception:
-            self._beside.pause()
             self._view = None  # the row is not worth more than one attempt
+            if self._beside is not None:
+                self._beside.pause()
             raise
 
     def finish(self, status: Status) -> None:

@@ -51,10 +51,6 @@ class Outside:
         """Ask for the end; the window that is open is closed and told before it."""
         self._stop.set()
 
-    def alive(self) -> bool:
-        """Return whether anything can still come."""
-        return self._thread.is_alive()
-
     def drain(self) -> list[Glance | Verdict | BaseException]:
         """Return what was found since the last call."""
         with contextlib.suppress(BlockingIOError):
@@ -70,13 +66,14 @@ class Outside:
             os.write(self._wake, b".")
 
     def _run(self) -> None:
-        devices = Watch()
         try:
-            self._look(devices)
+            devices = Watch()
+            try:
+                self._look(devices)
+            finally:
+                devices.close()
         except BaseException as error:
             self._put(error)
-        finally:
-            devices.close()
 
     def _look(self, devices: Watch) -> None:
         windows: deque[Seen] = deque(maxlen=_WINDOWS)

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
-
 
 class Signals:
     """Holds the handlers while it is entered. `ended` is the signal that asked for the end, `interrupts` counts Ctrl-C.
@@ -54,8 +52,8 @@ class Signals:
     def _end(self, number: int) -> None:
         self.ended = signal.Signals(number)
 
-    def _interrupt(self, number: int) -> None:
-        self.interrupts += number == signal.SIGINT
+    def _interrupt(self, _: int) -> None:
+        self.interrupts += 1
         if self.interrupts > 1:
             raise KeyboardInterrupt
 
