@@ -20,6 +20,7 @@ _CLOSED_BY = ("optimizer", "backward", "loader")
 _GAPS_WITH_LINE = 1000
 _SECOND = 1e-9
 _MS = 1e-6
+_US = 1e-3
 
 
 class Column(NamedTuple):
@@ -209,9 +210,8 @@ def _traced(path: PathLike, table: str) -> list[tuple[Any, ...]]:
         )
     if table == "gaps":
         return _gaps(scene)
-    us = 1e-3
     return [
-        (one.name, one.count, one.total_ns * _MS, one.median_ns * us, one.longest_ns * us)
+        (one.name, one.count, one.total_ns * _MS, one.median_ns * _US, one.longest_ns * _US)
         for one in material.facts.kernels
     ]
 

@@ -1,6 +1,7 @@
 """The budget of a step and the verdict, added to a run that TensorBoard, Weights & Biases or MLflow keeps already.
 
-Each takes a Diagnosis first, so that each can be what a callback does at the end: `HFCallback(then=writers.wandb)`.
+Each takes a Diagnosis first, so that each can be what a callback does at the end: `HFCallback(then=writers.wandb)`, and
+`HFCallback(then=functools.partial(writers.tensorboard, to="runs/one"))`, which needs to be told where.
 """
 
 from __future__ import annotations

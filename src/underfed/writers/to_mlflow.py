@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from underfed.diagnosis import Diagnosis, to_json
@@ -33,6 +32,6 @@ def mlflow(diagnosis: Diagnosis, run_id: str | None = None, *, step: int | None 
     for name, value in figures(diagnosis).items():
         client.log_metric(run_id, name, value, step=at)
     for name, words in verdict(diagnosis).items():
-        client.set_tag(run_id, re.sub("/", ".", name), words[:_LONGEST_TAG])
+        client.set_tag(run_id, name.replace("/", "."), words[:_LONGEST_TAG])
     client.log_text(run_id, render(diagnosis), "underfed/report.md")
     client.log_text(run_id, to_json(diagnosis).decode(), "underfed/diagnosis.json")
