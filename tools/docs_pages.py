@@ -34,7 +34,7 @@ STAGES = {
 }
 _NEXT_WAY = re.compile(r"\s+(?=(?:plain PyTorch|HF Trainer|Lightning|Accelerate):)")
 _WAY = re.compile(r"(plain PyTorch|HF Trainer|Lightning|Accelerate):\s+(.*)")
-_ID = re.compile(r"(?<![\w/#.`-])([TUX]\d+)(?![\w.]\w|\w)")
+_ID = re.compile(r"(?<![\w/#.`-])([TUXMP]\d+)(?![\w.]\w|\w)")
 
 
 # -- one page a rule

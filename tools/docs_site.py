@@ -103,8 +103,9 @@ def _nav(pages: Path) -> list[dict[str, Any]]:
     nav: list[dict[str, Any]] = []
     for title, names in NAV:
         there = [name for name in names if (pages / name).exists()]
+        if title == "Beside it":
+            there += others
         if title in {"Commands", "Beside it"}:
-            there += others if title == "Beside it" else []
             nav.append({title: [{name.removesuffix(".md"): name} for name in there]})
         else:
             nav.append({title: there})
