@@ -106,8 +106,9 @@ def in_turns(pid: int, shared: mmap.mmap, seconds: float, pairs: int) -> list[tu
         time.sleep(3)
         return [_pair(pid, shared, seconds, look.pid) for _ in range(pairs)]
     finally:
-        for each in family(look.pid):
-            os.kill(each, signal.SIGCONT)
+        with contextlib.suppress(OSError):  # it has ended already
+            for each in family(look.pid):
+                os.kill(each, signal.SIGCONT)
         look.terminate()
         look.wait()
 
