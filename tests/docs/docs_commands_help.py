@@ -30,7 +30,7 @@ NOT_RUN = {
     "underfed read s3:": "needs an object store",
     "underfed run -- torchrun": "two ranks take longer than all others together; tests/planted runs torchrun",
     "underfed try": "whole runs in turns; tests/trial runs it",
-    "underfed tune": "a search over whole runs",
+    "underfed tune": "a search over whole runs; tests/tune runs it",
     "make": "what CI runs, or makes an environment; test_generated.py proves that the targets exist",
     "pip": "needs a package index; test_extras_exist proves the names",
     "python bench": "measures for minutes; test_scripts_exist proves the paths",
