@@ -242,4 +242,7 @@ def terminal_of(choice: str) -> LastRow | Screen | None:
             "run: --live=screen would cover what the command writes to this terminal: send that elsewhere"
             " (... > train.log 2>&1), or take --live"
         )
-    return Screen(descriptor) if moves_cursor(descriptor) else None
+    if moves_cursor(descriptor):
+        return Screen(descriptor)
+    os.close(descriptor)
+    return None
