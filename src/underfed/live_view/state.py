@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -105,9 +106,10 @@ class State:
 
     @property
     def rate(self) -> float | None:
-        """Steps a second over the last steps."""
+        """Steps a second over the last steps; None where they took no time that can be told."""
         total = sum(self.recent)
-        return 1000 * len(self.recent) / total if total > 0 else None
+        rate = 1000 * len(self.recent) / total if total > 0 else math.inf
+        return rate if math.isfinite(rate) else None
 
     @property
     def since(self) -> float | None:
