@@ -123,7 +123,32 @@ def test_training_arguments_are_followed_through_subclasses(text: str, wanted: l
         ),
         ("DataLoader(Work(), **(kw := kw))\n", ["?"]),
         ("kw = {**kw}\nDataLoader(Work(), **kw)\n", ["?"]),
-        ("kw = {'a': 1}\nif kw['a']:\n    kw.update(num_workers=0)\nDataLoader(Work(), **kw)\n", ["?"]),
+        ("kw = {'a': 1}\nif kw['a']:\n    kw.update(num_workers=0)\nDataLoader(Work(), **kw)\n", ["certain"]),
+        ("kw = {'num_workers': 0}\ndef f(n):\n    kw['num_workers'] = n\nf(8)\nDataLoader(Work(), **kw)\n", ["?"]),
+        ("kw = {'num_workers': 0}\ndef f(kw):\n    kw['num_workers'] = 8\nDataLoader(Work(), **kw)\n", ["certain"]),
+        ("def f(d):\n    d['num_workers'] = 8\nkw = {'num_workers': 0}\nf(kw)\nDataLoader(Work(), **kw)\n", ["?"]),
+        ("kw = {'num_workers': 0}\nprint(kw)\nDataLoader(Work(), **kw)\n", ["certain"]),
+        (
+            "def f():\n    kw = {'num_workers': 0}\n    def g():\n        kw['num_workers'] = 8\n    g()\n"
+            "    return DataLoader(Work(), **kw)\n",
+            ["?"],
+        ),
+        ("kw = {'num_workers': 0}\nkw['num_workers'] += 4\nDataLoader(Work(), **kw)\n", ["?"]),
+        ("kw = {'num_workers': 0}\nkw |= {'num_workers': 4}\nDataLoader(Work(), **kw)\n", ["?"]),
+        ("kw = {'num_workers': 0}\na = kw['num_workers'] = 4\nDataLoader(Work(), **kw)\n", []),
+        ("kw = {'num_workers': 0}\nkw['num_workers'], b = 4, 5\nDataLoader(Work(), **kw)\n", ["?"]),
+        ("kw = {'num_workers': 0}\ndel kw['num_workers']\nDataLoader(Work(), **kw)\n", ["?"]),
+        ("kw = {'num_workers': 4}\nDataLoader(Work(), **kw)\nkw['num_workers'] = 0\n", []),
+        (
+            "kw = {'num_workers': 4}\ntry:\n    import fast\nexcept ImportError:\n    kw['num_workers'] = 0\n"
+            "DataLoader(Work(), **kw)\n",
+            ["?"],
+        ),
+        (
+            "class T:\n    def __init__(self):\n        self.kw = dict(num_workers=0)\n    def f(self):\n"
+            "        self.kw['num_workers'] = 8\n    def g(self):\n        DataLoader(Work(), **self.kw)\n",
+            ["?"],
+        ),
     ],
 )
 def test_dictionaries_of_arguments_are_followed_as_far_as_they_are_known(

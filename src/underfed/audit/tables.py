@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from underfed.audit.module import Function, Module
-from underfed.audit.scopes import assignments, inside, own_values
+from underfed.audit.module import LOOPS, Function, Module
+from underfed.audit.scopes import assignments, bindings, inside, own_values
 
 if TYPE_CHECKING:
     from underfed.audit.values import Values
@@ -79,10 +79,13 @@ def _named(values: Values, module: Module, node: ast.Name, depth: int) -> Table 
         stored = list(module.constants.get(node.id, []))
         if not stored:
             return _elsewhere(values, module.imports.get(node.id), depth)
+        if len(bindings(module, None).get(node.id, [])) > 1 or node.id in module.globals:
+            return None
     if len(stored) != 1 or stored[0] is None:
         return None
     found = table(values, module, stored[0], depth)
-    return None if found is None else _changed(values, module, scope, node.id, dict(found), depth)
+    home = function if scope is not module.tree else None
+    return None if found is None else _changed(values, module, scope, node, home, dict(found), depth)
 
 
 def _attribute(values: Values, module: Module, node: ast.Attribute, depth: int) -> Table | None:
@@ -95,7 +98,8 @@ def _attribute(values: Values, module: Module, node: ast.Attribute, depth: int) 
         return None
     stored = own_values(function.cls).get(node.attr, [])
     found = table(values, module, stored[0], depth) if len(stored) == 1 else None
-    return None if found is None else _changed(values, module, function.cls.node, ast.unparse(node), dict(found), depth)
+    home = module.function_of(stored[0]) if stored else None
+    return None if found is None else _changed(values, module, function.cls.node, node, home, dict(found), depth)
 
 
 def _elsewhere(values: Values, dotted: str | None, depth: int) -> Table | None:
@@ -133,31 +137,75 @@ def _extra(values: Values, function: Function, depth: int) -> Table | None:
     return seen[0] if all(text == texts[0] for text in texts) else None
 
 
-def _changed(values: Values, module: Module, scope: ast.AST, name: str, found: Table, depth: int) -> Table | None:
-    """Return a table with what is put into it later; None where that depends on what is not known."""
-    nodes = inside(scope) if not isinstance(scope, ast.ClassDef) else list(ast.walk(scope))
-    for node in nodes:
-        change: Table | None
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == name:
-            if node.func.attr == "update":
-                change = _call(values, module, node, depth + 1)
-            elif node.func.attr in {"pop", "setdefault", "clear", "popitem"}:
-                change = None
-            else:
+def _changed(
+    values: Values, module: Module, scope: ast.AST, use: ast.expr, home: Function | None, found: Table, depth: int
+) -> Table | None:
+    """Return a table with what is put into it between its making, in the function `home`, and its use.
+
+    None where that depends on what is not known: a condition, another function, whatever a function of the project does
+    with it.
+    """
+    nodes = [node for node in ast.walk(scope) if isinstance(node, _MAY_TOUCH) and _touches(values, module, node, use)]
+    for node in sorted(nodes, key=lambda one: (one.lineno, one.col_offset)):
+        where = module.function_of(node)
+        if where is not home:
+            if isinstance(use, ast.Name) and _is_another(where, home, use.id):
                 continue
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-            target = node.targets[0]
-            if ast.unparse(target.value) != name:
-                continue
-            change = {target.slice.value: node.value} if isinstance(target.slice, ast.Constant) else None
-        else:
+            return None
+        if module.function_of(use) is home and node.lineno > use.lineno:
+            if any(isinstance(around, LOOPS) for around in module.up(use)):
+                return None  # it comes round again
             continue
-        runs = _runs(values, module, node, depth)
+        runs, change = _runs(values, module, node, depth), _change(values, module, node, depth)
         if runs is None or (runs and change is None):
             return None
         if runs and change is not None:
             found.update(change)
     return found
+
+
+_MAY_TOUCH = (ast.Subscript, ast.AugAssign, ast.Call)
+
+
+def _touches(values: Values, module: Module, node: ast.AST, use: ast.expr) -> bool:
+    """Return whether a node may change what a table holds."""
+    if isinstance(node, ast.Subscript):
+        return not isinstance(node.ctx, ast.Load) and _same(node.value, use)
+    if isinstance(node, ast.AugAssign):
+        return _same(node.target, use)
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Attribute) and _same(node.func.value, use):
+        return node.func.attr in {"update", "pop", "setdefault", "clear", "popitem"}
+    given = [*node.args, *(k.value for k in node.keywords if k.arg is not None)]
+    return any(_same(one, use) for one in given) and bool(values.project.resolve(module, node)[0])
+
+
+def _same(node: ast.AST, use: ast.expr) -> bool:
+    """Return whether a node is written as a table's use is: a name, or `self.name`."""
+    if isinstance(use, ast.Name):
+        return isinstance(node, ast.Name) and node.id == use.id
+    return isinstance(node, ast.Attribute) and ast.unparse(node) == ast.unparse(use)
+
+
+def _change(values: Values, module: Module, node: ast.AST, depth: int) -> Table | None:
+    """Return what a node puts into a table; None for what is not a plain addition."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
+        return _call(values, module, node, depth + 1)
+    line = module.parents.get(node)
+    if isinstance(node, ast.Subscript) and isinstance(line, ast.Assign) and node in line.targets:
+        return {node.slice.value: line.value} if isinstance(node.slice, ast.Constant) else None
+    return None
+
+
+def _is_another(where: Function | None, home: Function | None, name: str) -> bool:
+    """Return whether a function has a variable of its own by this name."""
+    while where is not None and where is not home:
+        shared = any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in inside(where.node))
+        if not shared and (name in where.parameters or name in assignments(where)):
+            return True
+        where = where.outer
+    return False
 
 
 def _runs(values: Values, module: Module, node: ast.AST, depth: int) -> bool | None:
@@ -170,5 +218,7 @@ def _runs(values: Values, module: Module, node: ast.AST, depth: int) -> bool | N
                 return None
             if bool(value.value) != (inner in around.body):
                 return False
+        elif isinstance(around, ast.ExceptHandler | ast.match_case):
+            return None
         inner = around
     return True
