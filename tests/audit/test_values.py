@@ -67,6 +67,12 @@ def test_the_class_of_a_configuration_is_found(use: str, tmp_path: Path) -> None
     assert judged(tmp_path, CHAIN.format(base=8, own=0) + other + use) == ["likely"]
 
 
+@pytest.mark.parametrize("given", ["workers=8", "8", "**more"])
+def test_a_configuration_that_is_made_with_values_has_no_defaults_to_speak_of(given: str, tmp_path: Path) -> None:
+    use = f"made = Config({given})\nDataLoader(Work(), num_workers=made.workers)\n"
+    assert judged(tmp_path, CHAIN.format(base=8, own=0) + use) == ["?"]
+
+
 @pytest.mark.parametrize(
     ("default", "wanted"),
     [("field(default=0)", ["likely"]), ("field(default_factory=lambda: 0)", ["likely"]), ("field()", ["?"])],

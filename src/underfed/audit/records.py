@@ -100,7 +100,7 @@ class Records:
     def _made(self, module: Module, call: ast.Call) -> Class | str | None:
         found = self._named(module, call.func)
         if found is not None:
-            return found
+            return None if call.args or call.keywords else found  # its fields may be given there
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if name in _MAKERS or name.startswith("parse_"):
             given = (
