@@ -20,7 +20,7 @@ pytestmark = pytest.mark.torch
 def fed(tmp_path_factory: pytest.TempPathFactory) -> Tried:
     """A loader that sleeps 16 ms a batch beside a loop of 4 ms: with four workers the loop alone is left."""
     folder = tmp_path_factory.mktemp("fed")
-    found = tried(folder, ["T4=4"], script(folder))
+    found = tried(folder, ["T4=4"], script(folder), pairs=3)
     assert not (folder / "finished").exists(), "a run is ended at a step boundary, not at its own end"
     return found
 
@@ -39,7 +39,8 @@ def test_a_known_gain_is_measured_and_its_numbers_are_the_same(fed: Tried) -> No
 
 
 def test_arms_take_turns_and_every_run_is_kept(fed: Tried) -> None:
-    assert [run["arm"] for run in fed.trial["runs"]] == ["baseline", "T4=4", "T4=4", "baseline"]
+    turns = ["baseline", "T4=4", "T4=4", "baseline", "baseline", "T4=4"]
+    assert [run["arm"] for run in fed.trial["runs"]] == turns
     assert all(run["steps"] >= 60 and run["ended_early"] for run in fed.trial["runs"])
     folder = Path(fed.trial["folder"])
     assert all((folder / run["folder"] / "recording.json").exists() for run in fed.trial["runs"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 from measured_help import Measured, measured, written
+from underfed.trial.stats import DISTURBED
 
 STARVED = """
 import sys, time, torch
@@ -55,6 +57,13 @@ def script(folder: Path, extra: str = "pass", text: str = STARVED) -> list[str]:
 
 
 def tried(folder: Path, words: list[str], command: list[str], *, pairs: int = 2, steps: int = 60) -> Tried:
-    """Run `underfed try` in a folder; steps is the least number of steady steps a run."""
-    found = measured(folder, ["try", *words, "--pairs", str(pairs), "--steps", str(steps)], command)
+    """Run `underfed try` in a folder; steps is the least number of steady steps a run.
+
+    Where it says itself that something disturbed its runs too much to tell, it is asked again, at most twice.
+    """
+    for again in (True, True, False):
+        found = measured(folder, ["try", *words, "--pairs", str(pairs), "--steps", str(steps)], command)
+        if not again or not any(arm["text"].startswith(DISTURBED) for arm in found.record.get("arms", [])):
+            break
+        shutil.rmtree(folder / "runs")
     return Tried(found.code, found.record, found.page, found.said)
