@@ -41,5 +41,11 @@ def test_a_thread_that_waits_is_not_called_well_fed() -> None:
     assert len(found.limits) == 1
 
 
+def test_what_the_run_takes_from_itself_is_not_said_of_others() -> None:
+    text = told(1.0, others=0.1).verdict.text
+    assert "the run's own processes and threads" in text
+    assert "beside" not in text
+
+
 def test_on_a_gpu_the_host_has_time_to_spare() -> None:
     assert told(1.0, on_gpu=True).verdict.confidence == "high"

@@ -57,5 +57,5 @@ def test_a_cpu_that_another_program_holds_is_named(tmp_path: Path) -> None:
     assert verdict["confidence"] != "high"
     assert "had no CPU" in verdict["text"]
     assert "well fed" not in verdict["text"]
-    assert "nothing else uses its CPUs" in verdict["settle"]
-    assert any("not the script's own" in limit for limit in found["limits"])
+    assert "CPUs to spare" in verdict["settle"]
+    assert any("holds that wait" in limit for limit in found["limits"])

@@ -73,8 +73,8 @@ def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Di
     untold = evidence.torch.get("distributed") and evidence.exchange is None
     if decided.bound == "compute" and not evidence.on_gpu and untold:
         decided = Split("unknown", None, "low", _HIDDEN_COLLECTIVES)
-    crowded = _crowded(evidence)
-    if crowded is not None and decided.bound == "compute":
+    crowded = _crowded(evidence) if decided.bound == "compute" else None
+    if crowded is not None:
         decided = replace(decided, confidence=lower(decided.confidence), why=crowded)
     evidence = replace(evidence, bound=decided.bound)
     findings = ranked(findings_of(evidence), evidence)
@@ -83,12 +83,12 @@ def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Di
     if not steady:
         limits.append("step times had not settled; the figures are a mean over what was seen")
     if crowded is not None:
-        limits.append(f"{crowded}: the step is not the script's own")
+        limits.append(f"{crowded}; what is called computing holds that wait")
     if 0 < evidence.steps < T.few_steps:
         limits.append(f"only {evidence.steps} steady steps were seen")
     settle = None
     if decided.confidence != "high":
-        settle = "the same run while nothing else uses its CPUs" if crowded is not None else _settle(evidence)
+        settle = "the same run with CPUs to spare" if crowded is not None else _settle(evidence)
     return Diagnosis(
         subject=subject,
         verdict=Verdict(
@@ -104,13 +104,20 @@ def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Di
     )
 
 
+#: CPUs kept busy by others from which they are named as what the training thread waited for.
+_NOTABLE = 0.5
+
+
 def _crowded(evidence: Evidence) -> str | None:
     """Say how long the training thread wanted a CPU and had none, where that spoils a CPU-only run's figures."""
     wait = evidence.cpu_wait
     if evidence.on_gpu or wait is None or wait < T.crowded_thread:
         return None
     others = evidence.cpus.others if evidence.cpus else None
-    whose = f", while processes beside the run kept {others:.1f} CPUs busy" if others is not None else ""
+    whose = ""
+    if others is not None:
+        beside = f"processes beside the run kept {others:.1f} CPUs busy"
+        whose = f"; {beside}" if others >= _NOTABLE else "; the run's own processes and threads kept them busy"
     share = 100 * wait / (1 + wait)
     return f"the training thread had no CPU for {share:.0f} % of the time in which it wanted one{whose}"
 
