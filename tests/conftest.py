@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples each time, so that a run can be repeated; `HYPOTHESIS_PROFILE=default` draws new ones.
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 HERE = Path(__file__).parent
 ALONE = {"attach", "compare", "library", "live", "planted", "remote", "trial", "tune"}

@@ -1,5 +1,6 @@
-"""`python -m bench.overhead` is `python bench/overhead/run.py`."""
+"""`python bench/overhead` is `python bench/overhead/run.py`."""
 
-from bench.overhead.run import main
+import runpy
+from pathlib import Path
 
-main()
+runpy.run_path(str(Path(__file__).with_name("run.py")), run_name="__main__")

@@ -167,6 +167,12 @@ anything = st.recursive(
 )
 
 
+def test_a_later_line_without_devices_does_not_hide_the_card() -> None:
+    empty: dict[str, Any] = {"gpu": {"devices": []}}
+    found = gpu_facts([{"k": "box", "gpu": {"devices": [BOX]}}, empty])
+    assert found is not None and found.devices == 1
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(["mem", "cpu", "gpu", "tree", "t_ns", "k"]), anything), max_size=4))
 def test_lines_of_any_shape_are_not_an_error(lines: list[dict[str, Any]]) -> None:

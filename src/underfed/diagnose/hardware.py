@@ -94,7 +94,8 @@ def worker_facts(host: list[dict[str, Any]], workers: set[int], loop: int) -> Wo
 def gpu_facts(host: list[dict[str, Any]]) -> GpuFacts | None:
     """Sum up the GPU that was busiest; None where NVML shows none."""
     boxes = [box for line in host if isinstance(box := find(line, "gpu", "devices"), list)]
-    devices = [device for device in (boxes[-1] if boxes else []) if isinstance(device, dict)]
+    named = [[device for device in box if isinstance(device, dict)] for box in boxes]
+    devices: list[dict[str, Any]] = next(filter(None, reversed(named)), [])
     if not devices:
         return None
     readings: dict[int, list[dict[str, Any]]] = {}
