@@ -28,11 +28,12 @@ def _is_child():
 
 
 def _at_exit():
-    from . import core, facts, sampler
+    from . import core, facts, sampler, window
 
     if not core.S.on:
         return
     try:
+        window.close()
         sampler.halt()
         if core.S.index or core.S.worker is None:
             facts.once_a_while(force=True)

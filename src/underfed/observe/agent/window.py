@@ -19,6 +19,8 @@ _MOST_NS = 4_000_000_000
 _AFTER_STEPS = 30
 _AFTER_NS = 3_000_000_000
 _AT_LEAST_STEPS = 8
+#: Whole steps that make a trace worth keeping where the window has to end early.
+_FEWEST_STEPS = 2
 
 
 def _profile():
@@ -57,6 +59,7 @@ class Window:
         self.first = None
         self.count = 0
         self.done = False
+        self.pid = os.getpid()
 
     def on_boundary(self, _kind):
         """Open or close the window where it is time to, and be asked no more afterwards."""
@@ -74,7 +77,7 @@ class Window:
             return
         S.flags |= TRACED
         self.count += 1
-        if self.count >= self.steps or (self.count >= 2 and now - self.first > _MOST_NS):
+        if self.count >= self.steps or (self.count >= _FEWEST_STEPS and now - self.first > _MOST_NS):
             self._close()
 
     def _open(self):
@@ -150,11 +153,18 @@ def install(torch):
 
 
 def close():
-    """End a window that is still open; what it traced so far is not kept."""
+    """End a window that is still open: a process whose profiler is going when it exits aborts in Kineto's teardown.
+
+    Two whole steps or more are kept. A forked child has the window of its parent, and leaves it alone.
+    """
     while _armed:
         window = _armed.pop()
-        if window.profile is not None:
-            window.abandon("it was still going when the watch ended")
+        if window.profile is None or window.pid != os.getpid():
+            continue
+        if window.count >= _FEWEST_STEPS:
+            window._close()
+        else:
+            window.abandon("the run ended before the trace had two whole steps")
 
 
 def _make_way(window):
