@@ -15,9 +15,13 @@ from .patches import put
 #: Steps traced by default, and the longest time a window may take.
 STEPS = 10
 _MOST_NS = 4_000_000_000
-#: The window opens after this many steps and this much time, when caches, autotuning and compilation have settled.
+#: The window opens after this many steps and this much time, when caches, autotuning and compilation have settled;
+#: earlier where the steps show it: the last ones take as long as those before them.
 _AFTER_STEPS = 30
 _AFTER_NS = 3_000_000_000
+_STEADY_NS = 1_000_000_000
+_STEADY_STEPS = 10
+_STEADY_WITHIN = 0.2
 _AT_LEAST_STEPS = 8
 #: Whole steps that make a trace worth keeping where the window has to end early.
 _FEWEST_STEPS = 2
@@ -60,6 +64,7 @@ class Window:
         self.count = 0
         self.done = False
         self.pid = os.getpid()
+        self.seen = []
 
     def on_boundary(self, _kind):
         """Open or close the window where it is time to, and be asked no more afterwards."""
@@ -72,13 +77,25 @@ class Window:
                 self.begun = now
             waited = now - self.begun
             ready = S.index >= _AFTER_STEPS or (S.index >= _AT_LEAST_STEPS and waited > 4 * _AFTER_NS)
-            if ready and waited > _AFTER_NS and self.torch.cuda.is_initialized():
+            settled = waited > _AFTER_NS or (self._steady(now) and waited > _STEADY_NS)
+            if ready and settled and self.torch.cuda.is_initialized():
                 self._open()
             return
         S.flags |= TRACED
         self.count += 1
         if self.count >= self.steps or (self.count >= _FEWEST_STEPS and now - self.first > _MOST_NS):
             self._close()
+
+    def _steady(self, now):
+        """Note a boundary; whether the last ten steps took as long as the ten before, by their medians."""
+        self.seen.append(now)
+        if len(self.seen) <= 2 * _STEADY_STEPS:
+            return False
+        del self.seen[: -2 * _STEADY_STEPS - 1]
+        gaps = [after - before for before, after in zip(self.seen, self.seen[1:], strict=False)]
+        middle = _STEADY_STEPS // 2
+        before, after = sorted(gaps[:_STEADY_STEPS])[middle], sorted(gaps[_STEADY_STEPS:])[middle]
+        return abs(after - before) <= _STEADY_WITHIN * before
 
     def _open(self):
         if self.torch.autograd._profiler_enabled():
