@@ -171,3 +171,25 @@ def test_no_step_is_watched_beyond_the_wished_number(run: Run, tmp_path) -> None
 
     assert done.stdout == "ended\n"
     assert sum(len(log.step_rows()) for log in read(tmp_path / "o").processes) == 12
+
+
+BEHIND_THE_LOOP = """
+import time
+model = torch.nn.Linear(4, 4)
+opt = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(40):
+    opt.zero_grad(); model(torch.ones(2, 4)).sum().backward(); opt.step()
+    time.sleep(0.02)  # between
+for _ in range(8):
+    time.sleep(0.2)  # behind
+"""
+
+
+def test_what_comes_behind_the_last_step_is_no_steps_time(run: Run) -> None:
+    watched = run(BEHIND_THE_LOOP)
+    source = (watched.folder.parent / "a.py").read_text().splitlines()
+    (between,) = (number for number, line in enumerate(source, 1) if line.endswith("# between"))
+    (behind,) = (number for number, line in enumerate(source, 1) if line.endswith("# behind"))
+    places = [row[2] for log in watched.recording.processes for line in log.of(r.Stacks) for row in line.rows]
+    assert any(place.endswith(f"a.py:{between}") for place in places)
+    assert not any(place.endswith(f"a.py:{behind}") for place in places)

@@ -9,11 +9,12 @@ from underfed.playbook.evidence import Evidence
 
 #: Matrix kernels that read 32-bit operands, with tensor cores (TF32) or without.
 _FP32_MATRIX = re.compile(
-    r"gemm_f32f32_|_tf32f32_|sgemm|s1688gemm|s1688fprop|s1688wgrad|s1688dgrad|fmha\w*_f32_|AttentionKernel<float", re.I
+    r"gemm_f32f32_|_tf32f32_|sgemm|(?<![fp]16_)s1688(gemm|fprop|wgrad|dgrad)|fmha\w*_f32_|AttentionKernel<float", re.I
 )
-#: Matrix kernels that read 16-bit operands.
+#: Matrix kernels that read 16-bit operands. The first of nvjet's three letters is the operands' type: h, or t for bf16.
 _HALF_MATRIX = re.compile(
-    r"bf16bf16|f16f16|_16816|hgemm|h16816|nvjet_\w+?_h_|fmha\w*_(bf16|f16)_|flash_\w*(bf16|f16|half)|sdpa_sm\d+_flash",
+    r"bf16bf16|f16f16|16816|[fp]16_[sh](1688|884)|hgemm|h1688|h884|nvjet_(sm\d+_)?[ht][a-z]{2}_|fmha\w*_(bf16|f16)_"
+    r"|flash_\w*(bf16|f16|half)|sdpa_sm\d+_flash",
     re.I,
 )
 _FP32_SCALAR = re.compile(r"simt_sgemm|f32f32_f32f32|_ffma_|volta_sgemm|ampere_sgemm|sgemm_\d+x\d+", re.I)
@@ -86,12 +87,19 @@ _BF16 = re.compile(r"bf16|bfloat16", re.I)
 _ATTENTION_WIDE = re.compile(r"fmha\w*_f32_|Attention(Backward)?Kernel<float", re.I)
 
 #: CUTLASS names say how many numbers a kernel loads at once: 8 of 16 bits, or 4 of 32, is all that tensor cores want.
-_MISALIGNED = re.compile(r"(?:16816|161616|_f16_|_bf16_|h\d*gemm)\w*_align[124](?!\d)|s1688\w*_align[12](?!\d)")
+_MISALIGNED = re.compile(r"(?:16816|161616|_f16_|_bf16_|h\d*gemm)\w*_align([124])(?!\d)|s1688\w*_align([12])(?!\d)")
 
 
-def misaligned_share(evidence: Evidence) -> float | None:
-    """Share of the kernel time in matrix kernels that load in pieces, or None without a traced window."""
-    return _share(evidence, _MISALIGNED)
+def misaligned_shares(evidence: Evidence) -> dict[int, float]:
+    """Share of the kernel time in matrix kernels that load in pieces, by how many numbers they load at once."""
+    found: dict[int, float] = {}
+    facts = evidence.trace
+    total = sum(kernel.total_ns for kernel in facts.kernels) if facts is not None else 0
+    for kernel in facts.kernels if facts is not None and total > 0 else ():
+        if match := _MISALIGNED.search(kernel.name):
+            width = int(match[1] or match[2])
+            found[width] = found.get(width, 0.0) + kernel.total_ns / total
+    return found
 
 
 def conv_share(evidence: Evidence) -> float | None:

@@ -25,6 +25,9 @@ _running = None
 _stop = None
 _done = None
 _stacks = {}
+#: Samples of the step that is still going. What no boundary ends (behind the loop, in the exit) is no step's time.
+_pending = {}
+_pending_step = 0
 _torch_lines = {}
 _files = {}
 
@@ -185,14 +188,31 @@ def _take(elapsed):
         user = frames.user_frame(frame, _FETCHER if region == DATA else None)
         leaf = frames.place(frame)
         spot = frames.place(user) if user is not None else leaf
-    key = (section, what, spot, leaf)
-    known = _stacks.get(key)
+    table = _stacks
+    if S.worker is None and S.index:
+        _settle()
+        table = _pending
+    _add(table, (section, what, spot, leaf), min(elapsed, _MOST_NS), 1)
+
+
+def _add(table, key, ns, count):
+    known = table.get(key)
     if known is None:
-        if len(_stacks) > 2000:
+        if len(table) > 2000:
             return
-        known = _stacks[key] = [0, 0]
-    known[0] += min(elapsed, _MOST_NS)
-    known[1] += 1
+        known = table[key] = [0, 0]
+    known[0] += ns
+    known[1] += count
+
+
+def _settle():
+    """Count the samples of the steps that have ended since."""
+    global _pending_step
+    if S.index != _pending_step:
+        _pending_step = S.index
+        for key, (ns, count) in _pending.items():
+            _add(_stacks, key, ns, count)
+        _pending.clear()
 
 
 def flush():
@@ -208,6 +228,7 @@ def flush():
         while S.fetch_rows:
             rows.append(S.fetch_rows.popleft())
         write("fetches", worker=None, workers=0, rows=rows)
+    _settle()
     if _stacks:
         taken = list(_stacks.items())
         _stacks.clear()
@@ -290,7 +311,7 @@ def stop_at_limit(_kind):
 
 def forget():
     """Start over."""
-    for known in (_stacks, _torch_lines, _files):
+    for known in (_stacks, _pending, _torch_lines, _files):
         known.clear()
 
 
@@ -318,6 +339,7 @@ def after_fork_in_child():
     global _running
     _running = None
     _stacks.clear()
+    _pending.clear()
     S.rows.clear()
     S.fetch_rows.clear()
     S.syncs.clear()
