@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 ALONE = {"attach", "compare", "library", "live", "planted", "remote", "trial", "tune"}
 """Folders whose tests judge what real runs took; beside other tests they would judge those as well."""
 
-BESIDE = {"test_gpu_readings.py", "test_losses.py", "test_stats.py"}
+BESIDE = {"test_gpu_readings.py", "test_gpu_verdicts.py", "test_losses.py", "test_stats.py"}
 """Files of those folders that judge no timing."""
 
 

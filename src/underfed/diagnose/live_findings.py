@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from underfed.diagnose.live_decision import Decision
-from underfed.diagnose.live_frames import DATA, STALL
+from underfed.diagnose.live_frames import COPY, DATA, STALL
 from underfed.diagnose.live_limits import LIMITS as L
 from underfed.diagnose.live_sum import RankSum, Sums, WorkerSum
 from underfed.diagnose.live_words import at, percent
@@ -33,6 +33,8 @@ def findings_of(found: Sums, decision: Decision) -> list[Finding]:
         return []
     if decision.why == "data":
         return _data(found, rank)
+    if decision.why == "copy":
+        return _copies(rank)
     if decision.why in {"host", "late"}:
         return _host(rank, decision.bound)
     return []
@@ -138,6 +140,22 @@ def _data(found: Sums, rank: RankSum) -> list[Finding]:
     if share is not None and share < T.waiting_fetch:
         return _kept(first, _slow(where, [_observe("of a fetch that computes", share, "share")], gain))
     return _kept(first)
+
+
+def _copies(rank: RankSum) -> list[Finding]:
+    """Copies to the GPU that the training thread waits for. From outside, pinned memory is not told from pageable."""
+    share, top = rank.share(*COPY), rank.top(COPY)
+    return _kept(
+        _make(
+            "T6",
+            summary="The training thread waits for copies to the GPU.",
+            fix="load with pin_memory=True, and copy with non_blocking=True",
+            code="x = x.to(device, non_blocking=True)",
+            evidence=[_observe("training thread in copies to the GPU", share, "share")],
+            where=at(top) if top is not None else None,
+            gain=_gain(rank, share),
+        )
+    )
 
 
 def _inline_compute(rank: RankSum) -> float | None:

@@ -10,7 +10,9 @@ from underfed.observe.live.stacks import Frame, Stack
 
 #: Kinds of a training thread's time, by what they are to the step.
 DATA = frozenset({"data", "start", "fetch", "generator"})
-WORK = frozenset({"forward", "backward", "optimizer", "tensor"})
+WORK = frozenset({"forward", "backward", "optimizer", "tensor", "copy"})
+#: On a GPU a thread that is seen in a copy waits for it: what only launches returns in microseconds.
+COPY = frozenset({"copy"})
 COMMS = frozenset({"comms", "rendezvous"})
 STALL = frozenset(
     {"checkpoint", "logging", "progress", "plotting", "compile", "sleep", "lock", "wait", "sync", "own", "import"}
@@ -71,6 +73,7 @@ _BY_TEXT = (
     (re.compile(r"\b(?:all_reduce|all_gather|broadcast|barrier|reduce_scatter|all_to_all)\w*\("), "comms"),
     (re.compile(r"\.(?:acquire|wait)\(|\bwith\b.*lock", re.IGNORECASE), "lock"),
     (re.compile(r"\.(?:item|tolist|cpu|numpy)\(|\bsynchronize\("), "sync"),
+    (re.compile(r"\.(?:to|cuda|copy_)\("), "copy"),
     (re.compile(r"\btorch\.|\bF\.|\w\s*@\s*\w|\.(?:matmul|mm|bmm|einsum)\("), "tensor"),
     (re.compile(r"\bopt\w*\.step\("), "optimizer"),
 )

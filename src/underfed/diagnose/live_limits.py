@@ -34,6 +34,11 @@ class LiveLimits:
     queued: float = 0.30
     """Share of the wanted CPU time that threads spent waiting for a CPU from which the CPUs are too few."""
 
+    one_call: float = 3.0
+    """Seconds at one line of the model's work, with the GPU idle, from which the run is not yet training: it loads
+    kernels, searches for algorithms or compiles. The first steps on an H200 took up to 15 s so; a step that launches
+    for longer than this without filling the GPU has not been seen."""
+
     starting: float = 0.20
     """Share in imports from which the window fell into the start of a run and not into its training."""
 

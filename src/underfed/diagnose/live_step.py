@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from underfed.diagnose.live_decision import Decision
-from underfed.diagnose.live_frames import COMMS, DATA, STALL, Spot
+from underfed.diagnose.live_frames import COMMS, COPY, DATA, STALL, WORK, Spot
 from underfed.diagnose.live_gpu import Gpu
 from underfed.diagnose.live_limits import LIMITS as L
 from underfed.diagnose.live_sum import RankSum, Sums
@@ -29,7 +29,7 @@ def on_cpu(rank: RankSum, gpu: Gpu) -> Decision:
     if gpu.unsure:
         confidence = lower(confidence)
     if best == "compute" or rank.work >= T.compute_share_cpu:
-        top = rank.top({"forward", "backward", "optimizer", "tensor"})
+        top = rank.top(WORK)
         text = f"The training thread computes for {percent(rank.work)} of the time: it is well fed."
         text += f" Most of it is at {line(top)}." if top is not None else ""
         return Decision("compute", confidence, text, share=rank.work, about=rank)
@@ -122,7 +122,8 @@ def on_gpu(found: Sums, rank: RankSum, gpu: Gpu) -> Decision:
     if gpu.full:
         text = f"The GPU computes: {gpu.words}. It is well fed."
         return Decision("compute", confidence if gpu.sure else lower(confidence), text, share=gpu.busy, about=rank)
-    waits: dict[Bound, float] = {"data": rank.data, "host": rank.stall + rank.work}
+    copies = rank.share(*COPY)
+    waits: dict[Bound, float] = {"data": rank.data + copies, "host": rank.stall + rank.work - copies}
     if not gpu.idle:
         return Decision(
             "unknown",
@@ -132,8 +133,24 @@ def on_gpu(found: Sums, rank: RankSum, gpu: Gpu) -> Decision:
             settle="underfed run --window 10 -- COMMAND, which times the device's work itself",
             about=rank,
         )
+    if rank.call is not None and rank.call_s >= L.one_call and rank.call_s >= L.starting * found.seen.seconds:
+        return Decision(
+            "unknown",
+            "low",
+            f"I cannot tell yet what gates this run: it stood for {rank.call_s:.0f} s at {line(rank.call)}, and the GPU"
+            f" had next to nothing to do ({gpu.words}). A run that still starts looks like this: it loads kernels,"
+            " searches for algorithms or compiles.",
+            head="starting",
+            settle=f"underfed attach {found.seen.target.pid} again, once it trains",
+            about=rank,
+        )
     if abs(waits["data"] - waits["host"]) < L.margin:
         confidence = lower(confidence)
+    if waits["data"] >= waits["host"] and copies > rank.data:
+        top = rank.top(COPY)
+        text = f"The training thread copies to the GPU for {percent(copies)} of the time, and waits for it"
+        text = f"{text}; most often at {line(top)}." if top is not None else f"{text}."
+        return Decision("data", confidence, f"{text} The GPU: {gpu.words}.", share=copies, about=rank, why="copy")
     if waits["data"] >= waits["host"]:
         return Decision(
             "data", confidence, f"{_data_text(rank)} The GPU: {gpu.words}.", share=rank.data, about=rank, why="data"
@@ -141,8 +158,9 @@ def on_gpu(found: Sums, rank: RankSum, gpu: Gpu) -> Decision:
     if rank.stall >= rank.work:
         text, why = _host_text(rank, STALL), "host"
     else:
-        top = rank.top({"forward", "backward", "optimizer", "tensor"})
-        text = f"The training thread launches work for {percent(rank.work)} of the time, too slowly to fill the GPU"
+        top = rank.top(WORK - COPY)
+        share = percent(rank.work - copies)
+        text = f"The training thread launches work for {share} of the time, too slowly to fill the GPU"
         text, why = f"{text}; most often at {line(top)}." if top is not None else f"{text}.", "launch"
     return Decision(
         "host", lower(confidence), f"{text} The GPU: {gpu.words}.", share=waits["host"], about=rank, why=why

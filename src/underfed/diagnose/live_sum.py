@@ -35,7 +35,10 @@ class Use:
 
 @dataclass
 class RankSum:
-    """One rank. Shares are of its training thread's samples; `workers` are those of its own loader."""
+    """One rank. Shares are of its training thread's samples; `workers` are those of its own loader.
+
+    `call` is the line of the model's work at which the thread stood longest without leaving it, for `call_s` seconds.
+    """
 
     member: Member
     samples: int
@@ -48,6 +51,8 @@ class RankSum:
     stack: Stack = ()
     workers: WorkerSum | None = None
     children: int = 0
+    call: Spot | None = None
+    call_s: float = 0.0
 
     def share(self, *kinds: str) -> float:
         """Share of the samples of some kinds."""
@@ -182,8 +187,27 @@ def _rank(member: Member, seen: Seen, workers: list[Member], children: int) -> R
     found.thread = use_of(member.life, seen, tid) if tid in member.life.threads_last else None
     found.process = use_of(member.life, seen)
     _native(found)
+    found.call, found.call_s = _longest_call(samples, seen)
     found.workers = _workers(workers, seen)
     return found
+
+
+def _longest_call(samples: list[Stack], seen: Seen) -> tuple[Spot | None, float]:
+    """Return the longest stretch at one line of the model's work, and its seconds; one odd sample does not end it."""
+    best: tuple[Spot | None, int] = None, 0
+    spot: Spot | None = None
+    length = odd = 0
+    for stack in samples:
+        here = training_spot(stack, seen.sources)
+        if spot is not None and (here.kind, here.where) == (spot.kind, spot.where):
+            length, odd = length + 1 + odd, 0
+        elif spot is not None and not odd:
+            odd = 1
+        else:
+            spot, length, odd = here, 1, 0
+        if spot.kind in WORK and length > best[1]:
+            best = spot, length
+    return best[0], best[1] * seen.seconds / len(samples) if samples else 0.0
 
 
 def _native(found: RankSum) -> None:
