@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from underfed.recording import records as r
+
 ENDS_IN_THE_WINDOW = """
 import os, sys
 from time import perf_counter_ns, time_ns
@@ -57,3 +59,30 @@ def test_the_window_is_closed_at_the_exit(run: Callable[..., Any], steps: int, s
         assert json.loads(file.read_text())["traceEvents"]
     else:
         assert "two whole steps" in trace["reason"]
+
+
+SLOW_TO_STOP = ENDS_IN_THE_WINDOW.replace(
+    "    open_one.profile,",
+    """    import time
+    plain, open_one.steps = ours.stop, 3
+    def stop():
+        for _ in range(15):
+            time.sleep(0.05)  # stopping
+        plain()
+    ours.stop = stop
+    open_one.profile,""",
+).replace("steps(int(sys.argv[1]))", "steps(3); time.sleep(0.4); steps(20); time.sleep(0.4); steps(3)  # between")
+
+
+def test_the_windows_own_work_is_no_place_in_the_loop(run: Callable[..., Any]) -> None:
+    watched = run(SLOW_TO_STOP, "0", "plain")
+    assert watched.code == 3
+    assert [trace["state"] for trace in traces(watched.folder)] == ["saved"]
+    lines = (watched.folder.parent / "a.py").read_text().splitlines()
+    stopping, between = (
+        next(number for number, line in enumerate(lines, 1) if line.endswith(f"# {name}"))
+        for name in ("stopping", "between")
+    )
+    places = [row[2] for log in watched.recording.processes for line in log.of(r.Stacks) for row in line.rows]
+    assert any(place.endswith(f"a.py:{between}") for place in places)
+    assert not any(place.endswith(f"a.py:{stopping}") for place in places)

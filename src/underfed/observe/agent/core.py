@@ -35,6 +35,7 @@ class State:
         self.loader = None
         self.train_loader = None
         self.flags = 0
+        self.ours = False  # whether the training thread is in work of ours that belongs to no step
         self.worker = None
         self.fetch_rows = deque(maxlen=200_000)
         self.syncs = {}

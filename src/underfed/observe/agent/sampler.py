@@ -175,7 +175,7 @@ def _behind_step(step_frame):
 def _take(elapsed):
     frame = sys._current_frames().get(CLOCK.thread)
     region = CLOCK.region
-    if frame is None:
+    if frame is None or S.ours:
         return
     if region == LOOP:
         if S.worker is not None:

@@ -102,6 +102,7 @@ class Window:
             self.done = True
             write("trace", state="skipped", reason="the program profiles itself")
             return
+        S.ours = True
         try:
             self.profile = _profile()
             started = perf_counter_ns()
@@ -114,12 +115,15 @@ class Window:
         except Exception as error:
             self.done, self.profile = True, None
             fault("window", error)
+        finally:
+            S.ours = False
 
     def _close(self):
         """Stop, save and announce the trace; the steps so far are complete."""
         self.done = True
         last, unix_last = perf_counter_ns(), time.time_ns()
         S.flags &= ~TRACED
+        S.ours = True
         try:
             profile, self.profile = self.profile, None
             profile.stop()
@@ -141,16 +145,21 @@ class Window:
             )
         except Exception as error:
             fault("window", error)
+        finally:
+            S.ours = False
         skip_until(perf_counter_ns())
 
     def abandon(self, reason="the program profiles itself"):
         """Make way for the program's own profiler, or end with the watch."""
         profile, self.profile, self.done = self.profile, None, True
         if profile is not None:
+            S.ours = True
             try:
                 profile.stop()
             except Exception as error:
                 fault("window", error)
+            finally:
+                S.ours = False
             write("trace", state="skipped", reason=reason)
 
 
