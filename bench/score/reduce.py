@@ -27,10 +27,12 @@ _PACKAGES = re.compile(r'"/[^"]*?/(lib/python[\d.]+/(?:site|dist)-packages/)')
 _STANDARD = re.compile(r'"/(?:[^"/]*/)*?(lib/python[\d.]+/)')
 _OWN = re.compile(r'"/[^"]*?/(underfed/[^"/]*/[^"]*\.py)')
 _OTHER = re.compile(r'"/(?:[^"/]*/)*([^"/]+\.pyw?(?::\d+)?)"')
+_FOLDER = re.compile(r'("cwd": ?)"/[^"]*"')
 
 
 def anonymous(text: str) -> str:
-    """Rewrite every absolute path of a program file to a relative one."""
+    """Rewrite every absolute path of a program file to a relative one, and the folder it ran in to a dot."""
+    text = _FOLDER.sub(r'\1"."', text)
     for pattern in (_PACKAGES, _OWN, _STANDARD):
         text = pattern.sub(r'"\1', text)
     return _OTHER.sub(r'"\1"', text)

@@ -16,11 +16,19 @@ LABELS = json.loads((FIXTURES / "labels.json").read_text())
 LAST = 5
 
 
-def readings(name: str) -> list[dict[str, Any]]:
+def recorded(name: str) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in (FIXTURES / f"{name}.before" / "host.jsonl").read_text().splitlines()]
     rows = [row for line in lines if line.get("k") == "host" for row in line.get("gpu") or [] if row.get("gpm")]
-    # the recordings are older than the field's name
-    return [{**row, "utilization": row.get("utilization", row.get("sm_util"))} for row in rows[-LAST:]]
+    # some recordings are older than the field's name
+    return [{**row, "utilization": row.get("utilization", row.get("sm_util"))} for row in rows]
+
+
+#: Shorter recordings end soon after their start, and their last readings are not of a steady part.
+LONG = [name for name in sorted(LABELS) if len(recorded(name)) >= 16]
+
+
+def readings(name: str) -> list[dict[str, Any]]:
+    return recorded(name)[-LAST:]
 
 
 def seen(name: str, gpm: bool = True) -> Gpu:
@@ -29,7 +37,7 @@ def seen(name: str, gpm: bool = True) -> Gpu:
     return Gpu(True, False, (device_of(0, fixed, rows if gpm else [{**row, "gpm": None} for row in rows]),))
 
 
-@pytest.mark.parametrize("name", sorted(LABELS))
+@pytest.mark.parametrize("name", LONG)
 def test_a_full_device_is_told_from_one_that_waits(name: str) -> None:
     gpu = seen(name)
     computes = LABELS[name]["class"] == "compute"
@@ -39,7 +47,7 @@ def test_a_full_device_is_told_from_one_that_waits(name: str) -> None:
     assert not gpu.spins
 
 
-@pytest.mark.parametrize("name", sorted(LABELS))
+@pytest.mark.parametrize("name", LONG)
 def test_without_gpm_the_device_is_never_called_wrongly(name: str) -> None:
     gpu = seen(name, gpm=False)
     computes = LABELS[name]["class"] == "compute"
@@ -49,8 +57,8 @@ def test_without_gpm_the_device_is_never_called_wrongly(name: str) -> None:
 
 
 def test_without_gpm_most_are_still_told() -> None:
-    told = [name for name in LABELS if (gpu := seen(name, gpm=False)).full or gpu.idle]
-    assert len(told) > 0.75 * len(LABELS)
+    told = [name for name in LONG if (gpu := seen(name, gpm=False)).full or gpu.idle]
+    assert len(told) > 0.75 * len(LONG)
 
 
 def test_the_words_show_utilization_and_activity_beside_each_other() -> None:
