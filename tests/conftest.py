@@ -17,7 +17,21 @@ HERE = Path(__file__).parent
 ALONE = {"attach", "compare", "library", "live", "planted", "remote", "trial", "tune"}
 """Folders whose tests judge what real runs took; beside other tests they would judge those as well."""
 
-BESIDE = {"test_gpu_readings.py", "test_gpu_verdicts.py", "test_losses.py", "test_stats.py"}
+BESIDE = {
+    "test_completion.py",
+    "test_gpu_readings.py",
+    "test_gpu_verdicts.py",
+    "test_library_page.py",
+    "test_live_draw.py",
+    "test_live_state.py",
+    "test_losses.py",
+    "test_noise.py",
+    "test_show.py",
+    "test_stats.py",
+    "test_tables.py",
+    "test_tune_words.py",
+    "test_writers.py",
+}
 """Files of those folders that judge no timing."""
 
 

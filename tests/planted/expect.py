@@ -17,9 +17,6 @@ MORE_WORKERS = r"\b(more|add|raise|increase)\b.{0,25}\bworkers?\b"
 BETWEEN = ("X:between", "X:after", "X:outside", "X:thread", "X:python", "X:stall", "X:host")
 
 
-NO_OPERATORS = "a CPU-only run traces no operators, so what is slow inside forward and backward has no name"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Planted:
     """One script, its command line and the truth about it."""
@@ -44,9 +41,6 @@ class Planted:
     """Optimizer steps (batches where there is no optimizer) of the whole run."""
     same_output: bool = True
     exit_code: int = 0
-    misses: tuple[str, ...] = ()
-    """What underfed does not see in this script ("bound", "cause"), and `why`: strictly expected failures."""
-    why: str = ""
 
     @property
     def id(self) -> str:
@@ -281,8 +275,6 @@ PLANTED = (
         bounds=("host", "compute"),
         rules=("T15", "T18", "X:tiny", "X:small", "X:launch"),
         fixed=("--cell", "library"),
-        misses=("cause",),
-        why=NO_OPERATORS,
         never=("T4", "T8"),
         place=False,
         steps=150,
@@ -292,8 +284,6 @@ PLANTED = (
         bounds=("host", "compute"),
         rules=("T15", "T18", "X:tiny", "X:small", "X:launch", "X:sample", "X:forward", "X:batch"),
         fixed=("--together",),
-        misses=("cause",),
-        why=NO_OPERATORS,
         never=("T8",),
         place=False,
         steps=200,
@@ -303,8 +293,6 @@ PLANTED = (
         bounds=("compute",),
         rules=("T14", "X:attention", "X:need", "X:weights"),
         fixed=("--no-weights",),
-        misses=("cause",),
-        why=NO_OPERATORS,
         never=("T4", "T8"),
         place=False,
         steps=60,

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from underfed.diagnose.steady import Steady, steady_from
-from underfed.playbook.evidence import Copy, EpochFacts, ExchangeFacts, FetchFacts, LoaderFacts, Spot, Sync
+from underfed.playbook.evidence import (
+    Copy,
+    EpochFacts,
+    ExchangeFacts,
+    FetchFacts,
+    LoaderFacts,
+    OperatorFacts,
+    Spot,
+    Sync,
+)
 from underfed.recording import records as r
 from underfed.recording.read import ProcessLog
 
@@ -248,6 +257,20 @@ def worker_spots(logs: Sequence[ProcessLog]) -> tuple[Spot, ...]:
         for where, parts in merged.items()
     ]
     return tuple(sorted(found, key=lambda spot: -spot.ms))
+
+
+def operator_facts(log: ProcessLog) -> OperatorFacts | None:
+    """What a step of a run without a GPU is made of, or None where it was not counted."""
+    lines = [line for line in log.of(r.Operators) if line.steps > 0 and line.rows]
+    if not lines:
+        return None
+    line = lines[-1]
+    own: dict[str, float] = defaultdict(float)
+    counts: dict[str, float] = defaultdict(float)
+    for name, count, ns in line.rows:
+        own[name] += ns * _MS / line.steps
+        counts[name] += count / line.steps
+    return OperatorFacts(sum(counts.values()), line.wall * _MS / line.steps, dict(own), dict(counts))
 
 
 def syncs(log: ProcessLog, steps: int) -> tuple[Sync, ...]:

@@ -110,6 +110,7 @@ def look(recording: Recording, log: ProcessLog, read_trace: TraceReader | None) 
         step_spread=walls[int(0.95 * (len(walls) - 1))] / max(walls[len(walls) // 2], 1e-9),
         trace=window.facts if window else None,
         exchange=exchange,
+        operators=None if on_gpu else gather.operator_facts(log),
         cpu_wait=queue_wait(recording.host, {log.process.pid}),
         gpu_util=gpu_utilization(recording.host),
         memory=memory_facts(recording.host, pids),

@@ -182,6 +182,18 @@ class ExchangeFacts:
 
 
 @dataclass(frozen=True)
+class OperatorFacts:
+    """Operators of a run without a GPU, per step: how many, what the counted steps took, and of each name its count and
+    own time in ms. Counting adds its own cost to them, so shares and counts tell more than times.
+    """
+
+    count: float
+    wall_ms: float
+    own_ms: dict[str, float]
+    counts: dict[str, float]
+
+
+@dataclass(frozen=True)
 class RankFacts:
     """One rank: its step, and what it does itself rather than waits for the others, in ms."""
 
@@ -245,6 +257,7 @@ class Evidence:
     """Host time from the first to the last read of results in a row, with the work between them, in ms a step."""
     trace: TraceFacts | None = None
     exchange: ExchangeFacts | None = None
+    operators: OperatorFacts | None = None
     cpu_wait: float | None = None
     """Time for which the training thread was ready and had no CPU, for each unit of time on one."""
     ranks: tuple[RankFacts, ...] = ()

@@ -162,6 +162,14 @@ class Trace(Line, tag="trace", frozen=True, kw_only=True):
     save_ns: int = 0
 
 
+class Operators(Line, tag="operators", frozen=True, kw_only=True):
+    """Operators of `steps` steps of a run without a GPU, which took `wall` ns: name, count, own time in ns."""
+
+    steps: int
+    wall: int
+    rows: list[tuple[str, int, int]]
+
+
 class Fault(Line, tag="fault", frozen=True, kw_only=True):
     """A fault of the agent's own."""
 
@@ -175,4 +183,4 @@ class End(Line, tag="end", frozen=True, kw_only=True):
     steps: int = 0
 
 
-AnyLine = Process | Loader | Steps | Fetches | Stacks | Syncs | Copies | Facts | Ddp | Trace | Fault | End
+AnyLine = Process | Loader | Steps | Fetches | Stacks | Syncs | Copies | Facts | Ddp | Trace | Operators | Fault | End

@@ -67,6 +67,7 @@ def _prepare():
         frames,
         hidden,
         loader,
+        operators,
         optim,
         patches,
         sampler,
@@ -76,7 +77,8 @@ def _prepare():
     )
 
     hidden.hide((clock, collect, comms, core, ddp, facts, frames, hidden, loader, optim, patches, sampler, tensors))
-    hidden.hide((window, writer))
+    hidden.hide((window, writer, operators))
+    os.register_at_fork(before=operators.before_fork)
     os.register_at_fork(
         before=sampler.before_fork,
         after_in_parent=sampler.after_fork_in_parent,
@@ -89,7 +91,7 @@ def install(folder, options="", ended=None):
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "autograd"):
         return
-    from . import collect, comms, core, ddp, facts, loader, optim, sampler, tensors, window
+    from . import collect, comms, core, ddp, facts, loader, operators, optim, sampler, tensors, window
 
     _prepare()
     core.start(folder, _parse(options), ended)
@@ -106,6 +108,7 @@ def install(folder, options="", ended=None):
     if torch.version.cuda or torch.version.hip:
         parts.append(("tensors", lambda: tensors.install(torch)))
         parts.append(("window", lambda: window.install(torch)))
+    parts.append(("operators", lambda: operators.install(torch)))
     for name, part in parts:
         try:
             part()

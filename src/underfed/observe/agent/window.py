@@ -78,7 +78,7 @@ class Window:
             waited = now - self.begun
             ready = S.index >= _AFTER_STEPS or (S.index >= _AT_LEAST_STEPS and waited > 4 * _AFTER_NS)
             settled = waited > _AFTER_NS or (self._steady(now) and waited > _STEADY_NS)
-            if ready and settled and self.torch.cuda.is_initialized():
+            if ready and settled and self.due():
                 self._open()
             return
         S.flags |= TRACED
@@ -104,9 +104,9 @@ class Window:
             return
         S.ours = True
         try:
-            self.profile = _profile()
+            self.profile = self.make()
             started = perf_counter_ns()
-            _start_quietly(self.profile)
+            self.begin(self.profile)
             self.first = perf_counter_ns()
             self.unix_first = time.time_ns()
             self.start_ns = self.first - started
@@ -119,35 +119,51 @@ class Window:
             S.ours = False
 
     def _close(self):
-        """Stop, save and announce the trace; the steps so far are complete."""
+        """End it; the steps so far are complete."""
         self.done = True
         last, unix_last = perf_counter_ns(), time.time_ns()
         S.flags &= ~TRACED
         S.ours = True
         try:
             profile, self.profile = self.profile, None
-            profile.stop()
-            stopped = perf_counter_ns()
-            name = f"trace-{os.getpid()}-{S.index}.json"
-            profile.profiler.kineto_results.save(os.path.join(S.writer.folder, name))
-            write(
-                "trace",
-                state="saved",
-                file=name,
-                steps=self.count,
-                begin_unix=self.unix_first,
-                end_unix=unix_last,
-                begin=self.first,
-                end=last,
-                start_ns=self.start_ns,
-                stop_ns=stopped - last,
-                save_ns=perf_counter_ns() - stopped,
-            )
+            self.keep(profile, last, unix_last)
         except Exception as error:
             fault("window", error)
         finally:
             S.ours = False
         skip_until(perf_counter_ns())
+
+    def due(self):
+        """Whether this run is of the kind that is traced."""
+        return self.torch.cuda.is_initialized()
+
+    def make(self):
+        """Return what is started and stopped."""
+        return _profile()
+
+    def begin(self, profile):
+        """Start it."""
+        _start_quietly(profile)
+
+    def keep(self, profile, last, unix_last):
+        """Stop, save and announce the trace."""
+        profile.stop()
+        stopped = perf_counter_ns()
+        name = f"trace-{os.getpid()}-{S.index}.json"
+        profile.profiler.kineto_results.save(os.path.join(S.writer.folder, name))
+        write(
+            "trace",
+            state="saved",
+            file=name,
+            steps=self.count,
+            begin_unix=self.unix_first,
+            end_unix=unix_last,
+            begin=self.first,
+            end=last,
+            start_ns=self.start_ns,
+            stop_ns=stopped - last,
+            save_ns=perf_counter_ns() - stopped,
+        )
 
     def abandon(self, reason="the program profiles itself"):
         """Make way for the program's own profiler, or end with the watch."""

@@ -13,7 +13,8 @@ Fix
     with torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION): ...
 
 How it is found
-    Softmax kernels that are not of the loss, and no fused attention kernel, in the traced window.
+    Softmax kernels that are not of the loss, and no fused attention kernel, in the traced window. Without a GPU,
+    softmax operators among batched products, and no fused attention operator.
 
 When it stays silent
     When a fused attention kernel runs, and when softmax is a small part.
@@ -35,6 +36,8 @@ _SHARE = 0.03
 
 def check(evidence: Evidence) -> Finding | None:
     """Find softmax over scores without any fused attention."""
+    if not evidence.on_gpu:
+        return _operators(evidence)
     found = shares(evidence)
     if found is None or found.fused_attention or found.softmax < _SHARE:
         return None
@@ -54,6 +57,41 @@ def check(evidence: Evidence) -> Finding | None:
         ],
         fix=Fix(
             text="use scaled_dot_product_attention with inputs that its fused kernels take",
+            code="out = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+        ),
+    )
+
+
+def _operators(evidence: Evidence) -> Finding | None:
+    found = evidence.operators
+    if found is None or any("scaled_dot_product" in name or "flash" in name for name in found.counts):
+        return None
+    calls = found.counts.get("aten::_softmax", 0.0)
+    products = sum(found.counts.get(name, 0.0) for name in ("aten::bmm", "aten::baddbmm"))
+    own = sum(found.own_ms.values())
+    if not calls or products < 2 * calls or own <= 0:
+        return None
+    softmax = sum(found.own_ms.get(name, 0.0) for name in ("aten::_softmax", "aten::_softmax_backward_data")) / own
+    if softmax < _SHARE:
+        return None
+    product = sum(found.own_ms.get(name, 0.0) for name in ("aten::bmm", "aten::baddbmm")) / own
+    # The products stay, in blocks that fit a cache; the passes of softmax over memory go, not what they compute.
+    step = evidence.step_ms
+    place = evidence.top("forward")
+    return RULE.finding(
+        summary="Attention writes its full score matrix; scaled_dot_product_attention would keep it in the cache.",
+        gain=gain_between(
+            evidence,
+            step * max(0.05, 1 - softmax - 0.7 * product),
+            (step * (1 - softmax), step * (1 - 0.3 * softmax)),
+        ),
+        where=place.where if place else None,
+        evidence=[
+            Observation(source="agent", text="softmax over scores", value=round(softmax, 3), unit="of operator time"),
+            Observation(source="agent", text="no fused attention operator was seen"),
+        ],
+        fix=Fix(
+            text="use scaled_dot_product_attention; with nn.MultiheadAttention pass need_weights=False",
             code="out = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
         ),
     )
