@@ -141,9 +141,9 @@ def page(scored: dict[str, list[Case]]) -> str:
 _CAVEAT = """Thresholds and gains were set with most of these runs in sight, so they are no independent sample. The
 gains of the loader's rules are also tested against a simulated loader (`tests/playbook/test_loader_model.py`). In
 `h200`, `need_weights`, `token_loop`, `timm`, `fsdp1` and `fp16` were recorded after all of that and changed nothing;
-`misaligned` showed that one kind of kernel name was read wrongly. In `planted`, steps without the fault last 0.3 to 19 ms on two cores that other jobs shared while the
-recordings were made, and the timed pairs were taken when they did not: expected gains are rough there. Three faults
-inside forward and backward have no name on a CPU-only run, since it traces no operators.
+`misaligned` showed that one kind of kernel name was read wrongly. In `planted`, steps without the fault last 0.3 to
+19 ms on two cores that other jobs shared while the recordings were made, and the timed pairs were taken when they did
+not: expected gains are rough there.
 """
 
 
