@@ -122,7 +122,7 @@ def planted() -> Iterator[Case]:
         before, after = truths.get(label.id, (None, None))
         gain = before / after if before and after and label.rules else None
         rules = label.rules
-        yield Case("planted", label.id, label.bounds, rules, gain, found, label.quiet, label.never, label.misses)
+        yield Case("planted", label.id, label.bounds, rules, gain, found, label.quiet, label.never)
 
 
 def zoo() -> Iterator[Case]:

@@ -14,7 +14,7 @@ import pytest
 from underfed.recording import records as r
 from underfed.recording.read import ProcessLog, Recording, read
 
-UNDERFED = [sys.executable, "-m", "underfed", "run", "--window", "off"]
+UNDERFED = [sys.executable, "-m", "underfed", "run"]
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,19 @@ def run(tmp_path: Path) -> Run:
     """Write a script, run it under `underfed run`, and return what happened."""
 
     def start(
-        source: str, *words: str, bare: bool = False, env: dict[str, str] | None = None, name: str = "a"
+        source: str,
+        *words: str,
+        bare: bool = False,
+        env: dict[str, str] | None = None,
+        name: str = "a",
+        window: str = "off",
     ) -> Watched:
         script = tmp_path / f"{name}.py"
         script.write_text("import torch\ntorch.set_num_threads(1)\ntorch.manual_seed(0)\n" + source)
         folder = tmp_path / f"{name}.recording"
         command = [sys.executable, str(script), *words]
         if not bare:
-            command = [*UNDERFED, "--out", str(folder), "--", *command]
+            command = [*UNDERFED, "--window", window, "--out", str(folder), "--", *command]
         done = subprocess.run(
             command,
             cwd=tmp_path,

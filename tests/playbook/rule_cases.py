@@ -8,7 +8,17 @@ from typing import Any
 from kernels_help import BF16, CONV, EFFICIENT, FLASH, MATRIX, PIECES, PLAIN, WHOLE, traced
 from scenes import CPUS, FETCHES, LOADER, busy, evidence
 
-from underfed.playbook.evidence import Copy, EpochFacts, Evidence, GpuFacts, MemoryFacts, Spot, Sync, WorkerFacts
+from underfed.playbook.evidence import (
+    Copy,
+    EpochFacts,
+    Evidence,
+    GpuFacts,
+    MemoryFacts,
+    OperatorFacts,
+    Spot,
+    Sync,
+    WorkerFacts,
+)
 
 LOOP = {"pre": 4.0, "backward": 5.0, "optimizer": 1.0}
 WORK = {"pre": {"forward": 1.0}, "mid": {"optimizer": 1.0}}
@@ -100,6 +110,24 @@ def computing(
     )
 
 
+def on_cpu(own: dict[str, float], counts: dict[str, float], *, others: float = 100.0, ms: float = 20.0) -> Evidence:
+    """A CPU-only run whose counted steps hold these operators, their own time in ms and their counts a step, with
+    `others` cheap ones beside them.
+    """
+    return evidence(
+        {"pre": 0.5 * ms, "backward": 0.5 * ms, "optimizer": 0.01 * ms},
+        sections={"pre": {"forward": 1.0}},
+        on_gpu=False,
+        spots=(spot("forward", 0.5 * ms), spot("backward", 0.5 * ms)),
+        operators=OperatorFacts(
+            sum(counts.values()) + others, 1.2 * ms, {**own, "aten::add": 1.0}, {**counts, "aten::add": others}
+        ),
+    )
+
+
+SCORES = {"aten::bmm": 6.0, "aten::_softmax": 4.0, "aten::_softmax_backward_data": 3.0, "aten::addmm": 3.0}
+CALLS = {"aten::bmm": 12.0, "aten::_softmax": 2.0, "aten::_softmax_backward_data": 2.0, "aten::addmm": 12.0}
+TINY = on_cpu({}, {}, others=15_000.0)
 BROKEN = {"graph_breaks": 41, "unique_graphs": 42}
 GROWING = {"peak_first": 3e6, "peak_last": 2e6}
 RETRIES = {"memory_rate": {"retries": 0.2, "driver_allocs": 3.0}}
@@ -131,6 +159,7 @@ SPEAKS: dict[str, Evidence] = {
     "T7": fed(4, 8.0, fetch=BURSTS),
     "T8": fed(4, 80.0, fetch=CROWDED, cpus=FOUR_CPUS),
     "T12": launching(torch={"anomaly": True}),
+    "T14": on_cpu(SCORES, CALLS),
     "T15": launching(),
     "T16": stalled("compile", recompiles=6.0, torch={"dynamo": {"reasons": ["shape changes"]}}),
     "T18": launching(torch={"memory": MEMORY}),
@@ -160,7 +189,7 @@ SPEAKS: dict[str, Evidence] = {
     ),
 }
 #: Rules that need a traced window or what the agent notes of a model; recordings of a real GPU speak for them.
-FROM_RECORDINGS = {"T9", "T11", "T13", "T14", "T17"}
+FROM_RECORDINGS = {"T9", "T11", "T13", "T17"}
 #: Rules that need the traces of several ranks; tests/read speaks for them.
 FROM_RANKS = {"T23", "X13"}
 WITH_PLACE = {"T4", "T5", "T6", "T7", "T8", "T16", "U8", "X1", "X2", "X3", "X5", "X6", "X7", "X8", "X9", "X12"}
@@ -247,7 +276,19 @@ SILENT: list[tuple[str, str, Evidence]] = [
     ("T8", "CPUs are free", fed(1, 80.0)),
     ("T12", "nothing is on", launching(torch={"anomaly": False, "profiler": False, "settrace": None})),
     ("T15", "input is the wait", SPEAKS["T4"]),
+    ("T14", "nothing was counted", replace(SPEAKS["T14"], operators=None)),
+    ("T14", "softmax is a small part", on_cpu({**SCORES, "aten::addmm": 300.0}, CALLS)),
+    ("T14", "softmax of a classifier's loss", on_cpu({"aten::_softmax": 4.0}, {"aten::_softmax": 2.0})),
+    (
+        "T14",
+        "fused attention runs",
+        on_cpu(SCORES, {**CALLS, "aten::_scaled_dot_product_flash_attention_for_cpu": 2.0}),
+    ),
     ("T15", "a CPU-only run", evidence(LOOP, sections=WORK, on_gpu=False)),
+    ("T15", "a few long operators", on_cpu(SCORES, CALLS)),
+    ("T15", "many operators that compute", on_cpu({}, {}, others=15_000.0, ms=300.0)),
+    ("T15", "many short ones in the optimizer", replace(TINY, spots=(spot("optimizer", 20.0),))),
+    ("T15", "input is the wait, without a GPU", replace(TINY, bound="data")),
     ("T16", "compiled in the warm-up", launching(recompiles=0.0)),
     ("T18", "memory is in use", launching(torch={"memory": {"peak": 130 << 30, "total": 140 << 30}})),
     ("U8", "fetches compute", SPEAKS["T8"]),

@@ -20,6 +20,7 @@ from rule_cases import (
     ROOM,
     SILENT,
     SPEAKS,
+    TINY,
     WITH_PLACE,
     WORK,
     computing,
@@ -59,6 +60,26 @@ def test_it_speaks(name: str) -> None:
 def test_it_stays_silent(name: str, why: str, seen: Evidence) -> None:
     finding = said(name, seen)
     assert finding is None, finding
+
+
+@given(st.integers(2_000, 200_000), st.floats(0.3, 4.5))
+def test_tiny_operators_without_a_gpu(count: int, each_us: float) -> None:
+    """However many and however short, the gain stays above calling them once in fewer and longer pieces costs."""
+    step = count * each_us / 1000
+    seen = replace(
+        evidence(
+            {"pre": 0.5 * step, "backward": 0.5 * step},
+            sections={"pre": {"forward": 1.0}},
+            on_gpu=False,
+            spots=(spot("forward", 0.5 * step), spot("backward", 0.5 * step)),
+        ),
+        operators=replace(TINY.operators, count=float(count), wall_ms=1.2 * step),
+    )
+    finding = said("T15", seen)
+    assert finding is not None and finding.gain is not None and finding.gain.expected is not None
+    low, high = finding.gain.expected
+    assert 1.0 <= low <= high <= finding.gain.at_most
+    assert f"{count:,}" in finding.summary and finding.where == "train.py:50"
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

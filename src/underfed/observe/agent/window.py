@@ -4,6 +4,7 @@ The profiler is started and stopped at step boundaries of the training thread; t
 time it takes to start and stop is left out of every step. A program that uses torch's profiler itself is left alone.
 """
 
+import functools
 import os
 import sys
 import time
@@ -210,18 +211,21 @@ def close():
 
 
 def _make_way(window):
-    """Let any profiler that the program starts itself end our window first."""
-    profiler = sys.modules.get("torch.autograd.profiler")
-    if profiler is None:
-        return
-    original = profiler.profile.__init__
+    """Let any profiler that the program makes or enters end our window first: two at once are refused by torch."""
+    profiler, legacy = (sys.modules.get(f"torch.autograd.{name}") for name in ("profiler", "profiler_legacy"))
+    kinds = [getattr(profiler, name, None) for name in ("profile", "emit_nvtx", "emit_itt")]
+    for kind in (*kinds, getattr(legacy, "profile", None)):
+        for name in ("__init__", "__enter__"):
+            if kind is not None and hasattr(kind, name):
+                put(kind, name, _making_way(window, getattr(kind, name)))
 
-    def __init__(self, *args, **kwargs):
-        if window.profile is not None and getattr(window.profile, "profiler", None) is not self:
-            active = window.profile
-            if active is not None and window.first is not None:
-                window.abandon()
-        original(self, *args, **kwargs)
 
-    __init__.__wrapped__ = original
-    put(profiler.profile, "__init__", __init__)
+def _making_way(window, original):
+    @functools.wraps(original)
+    def wrapped(self, *args, **kwargs):
+        active = window.profile
+        if active is not None and window.first is not None and getattr(active, "profiler", None) is not self:
+            window.abandon()
+        return original(self, *args, **kwargs)
+
+    return wrapped
