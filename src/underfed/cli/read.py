@@ -69,7 +69,7 @@ def read(
     places = places_of(paths)
     if facts is not None and Path(facts).resolve() in {one.resolve() for one in places if isinstance(one, Path)}:
         raise UsageError(f"read: --facts {shown(facts)} would overwrite a trace that is read")
-    found, refused = read_many(places, on=on, progress=progress_bar())
+    found, refused = read_many(places, on=on, progress=progress_bar(), step_ms=step_ms)
     ranks = [one for _, one in found]
     diagnosis = diagnosis_of(ranks, [str(path) for path, _ in found], step_ms)
     diagnosis = msgspec.structs.replace(diagnosis, limits=[*diagnosis.limits, *refused])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -27,6 +28,7 @@ from underfed.timeline.kernels import (
 from underfed.timeline.launches import Launches, LaunchFacts, launch_facts, launch_flags, match
 from underfed.timeline.model import KERNEL, OPERATOR, PYTHON, RUNTIME, Timeline, used
 from underfed.timeline.names import LOADER_NEXT
+from underfed.timeline.whatif import Replays, stretch, what_if
 
 #: Key of `host_ns` for time in operators and calls that are no wait.
 WORK = "work"
@@ -89,7 +91,8 @@ class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
     `steps` are all steps seen, the first `warmup_steps` of them left out of every other figure; `step_source` says what
     marks them. `host_ns` is the time that the launching threads spent in each class of wait, whether the device was
     idle meanwhile or not, and under `work` in operators and calls that are none. `collectives` and `log` are those of
-    the device with most work; `called` counts the collectives that the host called, by backend.
+    the device with most work; `called` counts the collectives that the host called, by backend. `what_if` is the step
+    without each cause of waiting, where it was asked for and the trace shows launches.
     """
 
     rank: int | None
@@ -120,6 +123,7 @@ class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
     stacks: bool
     shapes: bool
     limits: list[str]
+    what_if: Replays | None = None
 
     @property
     def main(self) -> DeviceFacts | None:
@@ -135,9 +139,15 @@ class _Scene(NamedTuple):
     window: tuple[int, int] | None
 
 
-def facts_of(timeline: Timeline, window_ns: tuple[int, int] | None = None) -> TraceFacts:
+#: The untraced step in ns, at the least and as it is likely, by what was counted.
+Untraced = Callable[[TraceFacts], tuple[float, float]]
+
+
+def facts_of(
+    timeline: Timeline, window_ns: tuple[int, int] | None = None, untraced: Untraced | None = None
+) -> TraceFacts:
     """Sum up a timeline; `window_ns` (begin, end in Unix ns, or on the trace's clock where it has no base) restricts
-    it to what happened in a window.
+    it to what happened in a window. With `untraced` the step is replayed without each cause of waiting as well.
     """
     window = None if window_ns is None else (window_ns[0] - timeline.base_ns, window_ns[1] - timeline.base_ns)
     limits = list(timeline.limits)
@@ -173,7 +183,7 @@ def facts_of(timeline: Timeline, window_ns: tuple[int, int] | None = None) -> Tr
         )
     kinds = timeline.host.kind[host_inside]
     extent = _extent(timeline)
-    return TraceFacts(
+    counted = TraceFacts(
         rank=timeline.rank,
         world_size=timeline.world_size,
         device_name=next(
@@ -209,6 +219,11 @@ def facts_of(timeline: Timeline, window_ns: tuple[int, int] | None = None) -> Tr
         shapes=timeline.flags.get("record_shapes", False),
         limits=limits,
     )
+    if untraced is None or not found:
+        return counted
+    part = stretch(scene.view, rows, marks)
+    replays = what_if(scene.view, scene.comms, part, untraced(counted)) if part is not None else None
+    return msgspec.structs.replace(counted, what_if=replays)
 
 
 def _asked(timeline: Timeline, launches: Launches, steps_at: Ints, window: tuple[int, int] | None) -> Flags:

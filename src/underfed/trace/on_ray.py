@@ -31,7 +31,7 @@ def address_of(on: str) -> str | None:
     raise UsageError(f"read: --on {shown(on)}: give ray, for this machine, or ray://HOST:PORT, for a cluster")
 
 
-def read_on_ray(files: Sequence[Place], on: str, progress: Progress) -> list[Outcome]:
+def read_on_ray(files: Sequence[Place], on: str, progress: Progress, step_ms: float | None = None) -> list[Outcome]:
     """Read each file in a task of its own, and return the outcomes in order.
 
     Raises UsageError where the extra is missing or the cluster cannot be reached.
@@ -49,7 +49,7 @@ def read_on_ray(files: Sequence[Place], on: str, progress: Progress) -> list[Out
         except Exception as error:  # Ray raises errors of many kinds here
             raise UsageError(f"read: --on {shown(on)}: {one_line(error)}") from None
     try:
-        return _run(ray, [_everywhere(one) for one in files], progress)
+        return _run(ray, [_everywhere(one) for one in files], progress, step_ms)
     finally:
         if ours:
             ray.shutdown()
@@ -60,7 +60,7 @@ def _everywhere(place: Place) -> Place:
     return place.absolute() if isinstance(place, Path) else place
 
 
-def _run(ray: Any, files: Sequence[Place], progress: Progress) -> list[Outcome]:
+def _run(ray: Any, files: Sequence[Place], progress: Progress, step_ms: float | None) -> list[Outcome]:
     from underfed.trace.many import encoded
 
     task = ray.remote(num_cpus=1, max_retries=_RETRIES)(encoded)
@@ -69,7 +69,7 @@ def _run(ray: Any, files: Sequence[Place], progress: Progress) -> list[Outcome]:
     waiting: dict[Any, int] = {}
     done = 0
     for at, place in enumerate(files):
-        waiting[task.remote(place)] = at
+        waiting[task.remote(place, 1, step_ms)] = at
         while len(waiting) >= most or (at + 1 == len(files) and waiting):
             ready, _ = ray.wait(list(waiting), num_returns=1)
             for one in ready:
