@@ -10,9 +10,10 @@ import msgspec
 from underfed.diagnose.assemble import assemble
 from underfed.diagnose.split import shares
 from underfed.diagnose.thresholds import THRESHOLDS as T
-from underfed.diagnosis import Confidence, Device, Diagnosis, Finding, Subject, Verdict
+from underfed.diagnosis import Confidence, Device, Diagnosis, Finding, Observation, Subject, Verdict
 from underfed.playbook.evidence import Evidence, RankFacts, SkewFacts
 from underfed.playbook.rules.x13_late_rank import summary as late_summary
+from underfed.timeline import hostcalls as h
 from underfed.timeline.facts import DeviceFacts, TraceFacts
 from underfed.timeline.ranks import Skew
 from underfed.trace.dilation import StepTime
@@ -26,6 +27,17 @@ _BURSTS = 40
 _CLOSE = 0.10
 #: Observations that rest on a stand-in or a conclusion (see evidence._HALF and _settings) and not on the trace.
 _NOT_SEEN = frozenset({"CPU time of one fetch", "torch.get_float32_matmul_precision() is 'highest'"})
+
+
+#: Rules whose fix takes away what the trace was replayed without, and how that is called.
+_REPLAYED = {
+    "T4": (h.DATA, "any wait for data"),
+    "T5": (h.DATA, "any wait for data"),
+    "T6": (h.TRANSFER, "copies that block"),
+    "X5": (h.SYNC, "waits for results"),
+    "M8": (h.ALLOCATOR, "calls of the allocator"),
+    "T15": (h.LAUNCH, "most of the host's work between launches"),
+}
 
 
 def diagnosis_of(facts: Sequence[TraceFacts], paths: Sequence[str], step_ms: float | None = None) -> Diagnosis:
@@ -55,7 +67,7 @@ def diagnosis_of(facts: Sequence[TraceFacts], paths: Sequence[str], step_ms: flo
             for device in one.devices
         ]
         or None,
-        findings=[_from_trace(finding) for finding in found.findings],
+        findings=[_from_trace(finding, chosen) for finding in found.findings],
     )
 
 
@@ -191,11 +203,25 @@ def _judged(verdict: Verdict, facts: TraceFacts, evidence: Evidence, time: StepT
     return msgspec.structs.replace(verdict, confidence=confidence, settle=settle)
 
 
-def _from_trace(finding: Finding) -> Finding:
-    """Name the trace as the source of what the rules saw in it: there was no agent."""
+def _from_trace(finding: Finding, facts: TraceFacts) -> Finding:
+    """Name the trace as the source of what the rules saw in it: there was no agent. Add what a replay without it says.
+
+    Where the rule's fix takes another cause away than the replay does, the words say which one it is.
+    """
     kept = [
         msgspec.structs.replace(one, source="trace")
         for one in finding.evidence
         if one.text not in _NOT_SEEN and (one.unit is None or one.value is not None)
     ]
-    return msgspec.structs.replace(finding, evidence=kept, where=finding.where or None)
+    return msgspec.structs.replace(finding, evidence=[*kept, *_replayed(finding, facts)], where=finding.where or None)
+
+
+def _replayed(finding: Finding, facts: TraceFacts) -> list[Observation]:
+    """What the step would take without the cause, by the dependency graph."""
+    cause, words = _REPLAYED.get(finding.rule, (None, ""))
+    found = [one for one in facts.what_if.causes if one.cause == cause] if facts.what_if is not None else []
+    if not found or found[0].expected_ns is None or not finding.helps_now:
+        return []
+    least, most = found[0].best_ns * _MS, found[0].expected_ns[1] * _MS
+    text = f"step replayed without {words}: {least:.3g} ms at the least, and likely no more than"
+    return [Observation(source="trace", text=text, value=most, unit="ms")]
