@@ -10,12 +10,44 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
+
+def make() -> Callable[[int, int], list[int]]:
+    """Return the loop over its one model: called with work and steps, it returns that many step times in ns."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    data = TensorDataset(torch.randn(1024, 32), torch.randint(0, 4, (1024,)))
+    loader = DataLoader(data, batch_size=4)
+    model = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    device = torch.device("cpu")
+    matrix = torch.randn(64, 64)
+
+    def loop(work: int, steps: int) -> list[int]:
+        marks: list[int] = []
+        while len(marks) <= steps:
+            for batch, labels in loader:
+                marks.append(time.perf_counter_ns())
+                x, y = batch.to(device), labels.to(device)
+                loss = nn.functional.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                with torch.no_grad():
+                    for _ in range(work):
+                        torch.mm(matrix, matrix)
+                if len(marks) > steps:
+                    break
+        return [later - earlier for earlier, later in pairwise(marks)]
+
+    return loop
 
 
 def main() -> None:
@@ -25,28 +57,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
 
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    data = TensorDataset(torch.randn(1024, 32), torch.randint(0, 4, (1024,)))
-    loader = DataLoader(data, batch_size=4)
-    model = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    device = torch.device("cpu")
-    matrix = torch.randn(64, 64)
-    marks: list[int] = []
+    loop = make()
     busy = time.process_time_ns()
-    while len(marks) <= args.steps:
-        for batch, labels in loader:
-            marks.append(time.perf_counter_ns())
-            x, y = batch.to(device), labels.to(device)
-            loss = nn.functional.cross_entropy(model(x), y)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            with torch.no_grad():
-                for _ in range(args.work):
-                    torch.mm(matrix, matrix)
-    durations = [later - earlier for earlier, later in pairwise(marks)]
+    durations = loop(args.work, args.steps)
     busy = time.process_time_ns() - busy
     args.out.write_text(json.dumps({"steps": durations, "cpu": busy}))
 

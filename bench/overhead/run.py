@@ -116,6 +116,11 @@ def machine() -> str:
     return f"{model}, {cores} cores, load {load} at the start, {versions}"
 
 
+def header(how_many: str) -> str:
+    """Return the line above a table: when, on what, how often."""
+    return f"{datetime.datetime.now(datetime.timezone.utc).date()}, {machine()}, {how_many}\n"
+
+
 def table(blocks: int, folder: Path) -> None:
     """Measure and print."""
     base, unit = calibrate(folder)
@@ -149,7 +154,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blocks", type=int, default=3)
     args = parser.parse_args()
-    print(f"{datetime.datetime.now(datetime.timezone.utc).date()}, {machine()}, {args.blocks} blocks\n")
+    print(header(f"{args.blocks} blocks"))
     with tempfile.TemporaryDirectory() as folder:
         table(args.blocks, Path(folder))
 

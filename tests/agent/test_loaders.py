@@ -76,24 +76,25 @@ class Clocked(Dataset):
 net = nn.Linear(2, 1).double()
 opt = torch.optim.SGD(net.parameters(), lr=0.1)
 total = torch.zeros(2, dtype=torch.float64)
+begin = time.perf_counter()
 for x in DataLoader(Clocked(), batch_size=8, num_workers={workers}):
     total += x.sum(0)
     opt.zero_grad(); net(x).sum().backward(); opt.step()
-print(*total.tolist())
+print(*total.tolist(), time.perf_counter() - begin)
 """
 
 
 @pytest.mark.parametrize("work", [SLEEP, COMPUTE])
 @pytest.mark.parametrize("workers", [0, 1])
 def test_wall_and_cpu_time_are_those_of_the_datasets_own_clocks(run: Run, work: str, workers: int) -> None:
-    """However busy the machine is: waiting is told from computing by comparing the two."""
+    """However busy the machine is: the fetches follow one another, so that none can take time of outside the loop."""
     seen = run(OWN_CLOCK.format(work=work, workers=workers))
     rows = fetches(seen)
     wall, cpu = sum(row[1] for row in rows) * 1e-9, sum(row[2] for row in rows) * 1e-9
-    own_wall, own_cpu = map(float, seen.out.split())
+    own_wall, own_cpu, loop = map(float, seen.out.split())
     assert len(rows) == 6
+    assert own_wall <= wall <= loop
     # Collating six batches comes on top.
-    assert own_wall <= wall <= 1.5 * own_wall + 0.05
     assert own_cpu <= cpu <= 1.5 * own_cpu + 0.05
     assert all(row[6] <= row[1] for row in rows), "collating is a part of a fetch"
 

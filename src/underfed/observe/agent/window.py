@@ -8,6 +8,7 @@ import functools
 import os
 import sys
 import time
+from collections import deque
 from time import perf_counter_ns
 
 from .core import TRACED, S, fault, skip_until, write
@@ -65,7 +66,7 @@ class Window:
         self.count = 0
         self.done = False
         self.pid = os.getpid()
-        self.seen = []
+        self.seen = deque(maxlen=2 * _STEADY_STEPS + 1)
 
     def on_boundary(self, _kind):
         """Open or close the window where it is time to, and be asked no more afterwards."""
@@ -76,9 +77,12 @@ class Window:
         if self.profile is None:
             if self.begun is None:
                 self.begun = now
+            self.seen.append(now)
             waited = now - self.begun
+            if waited <= _STEADY_NS:
+                return
             ready = S.index >= _AFTER_STEPS or (S.index >= _AT_LEAST_STEPS and waited > 4 * _AFTER_NS)
-            settled = waited > _AFTER_NS or (self._steady(now) and waited > _STEADY_NS)
+            settled = waited > _AFTER_NS or self._steady()
             if ready and settled and self.due():
                 self._open()
             return
@@ -87,13 +91,12 @@ class Window:
         if self.count >= self.steps or (self.count >= _FEWEST_STEPS and now - self.first > _MOST_NS):
             self._close()
 
-    def _steady(self, now):
-        """Note a boundary; whether the last ten steps took as long as the ten before, by their medians."""
-        self.seen.append(now)
-        if len(self.seen) <= 2 * _STEADY_STEPS:
+    def _steady(self):
+        """Whether the last ten steps took as long as the ten before, by their medians."""
+        seen = list(self.seen)
+        if len(seen) <= 2 * _STEADY_STEPS:
             return False
-        del self.seen[: -2 * _STEADY_STEPS - 1]
-        gaps = [after - before for before, after in zip(self.seen, self.seen[1:], strict=False)]
+        gaps = [after - before for before, after in zip(seen, seen[1:], strict=False)]
         middle = _STEADY_STEPS // 2
         before, after = sorted(gaps[:_STEADY_STEPS])[middle], sorted(gaps[_STEADY_STEPS:])[middle]
         return abs(after - before) <= _STEADY_WITHIN * before
