@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from underfed.carry.decide import READERS, Comparison, compare, verdict
+from underfed.carry.copies import as_carry_error
+from underfed.carry.decide import Comparison, compare, verdict
 from underfed.carry.growing import OpenFiles
-from underfed.carry.local import as_carry_error
 from underfed.carry.manifest import Entry, Manifest
 from underfed.carry.names import shown
 from underfed.carry.outcome import RunOutcome, Sweep
@@ -24,7 +24,6 @@ PATIENCE = 5.0
 #: A file younger than this may be written again within the same tick of its clock, in seconds.
 _TICK = 0.05
 _TRIES = 3
-_TOGETHER, _TOGETHER_BYTES = 512, 16 << 20
 
 
 @dataclass
@@ -233,54 +232,27 @@ def _carry(job: _Job, place: RunPlace, found: Comparison, why: str) -> None:
 
 
 def _batch(paths: list[str], job: _Job, place: RunPlace, verified: dict[str, str]) -> None:
-    """Carry files, several groups at once; the first permanent error ends it."""
+    """Carry files, again after a pause where the error is one that passes; the first permanent error ends it."""
     outcome = job.outcome
-    with ThreadPoolExecutor(READERS) as pool:
-        waiting = [pool.submit(_patiently, place, group) for group in _groups(paths, job.taken.files)]
-        try:
-            for done in as_completed(waiting):
-                for source, came in done.result():
-                    if isinstance(came, str):
-                        verified[source.path] = came
-                        outcome.copied_files += 1
-                        outcome.copied_bytes += source.size
-                    elif came.permanent or came.changed:
-                        raise came
-                    else:
-                        outcome.fail(str(came))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-def _groups(paths: list[str], files: dict[str, Source]) -> list[list[Source]]:
-    """Put small files together: they are written to the disk with one wait."""
-    groups: list[list[Source]] = []
-    room = 0
-    for path in paths:
-        size = files[path].size
-        if not groups or size > room or len(groups[-1]) == _TOGETHER:
-            groups.append([])
-            room = _TOGETHER_BYTES
-        groups[-1].append(files[path])
-        room -= size
-    return groups
-
-
-def _patiently(place: RunPlace, sources: list[Source]) -> list[tuple[Source, str | CarryError]]:
-    """Carry files, again after a pause where the error is one that passes."""
-    results: dict[str, tuple[Source, str | CarryError]] = {}
+    sources = [job.taken.files[path] for path in paths]
     for attempt in range(_TRIES):
         passing = []
-        for source, came in place.carry_all(sources):
-            results[source.path] = source, came
-            if isinstance(came, CarryError) and came.transient:
-                passing.append(source)
-        if not passing or attempt == _TRIES - 1:
-            break
+        with contextlib.closing(place.carry_all(sources)) as all_of_them:
+            for source, came in all_of_them:
+                if isinstance(came, str):
+                    verified[source.path] = came
+                    outcome.copied_files += 1
+                    outcome.copied_bytes += source.size
+                elif came.permanent or came.changed:
+                    raise came
+                elif came.transient and attempt < _TRIES - 1:
+                    passing.append(source)
+                else:
+                    outcome.fail(str(came))
+        if not passing:
+            return
         sources = passing
         time.sleep(0.5 * 2**attempt)
-    return list(results.values())
 
 
 def _kept(old: Manifest, place: RunPlace, entries: dict[str, Entry]) -> dict[str, Entry]:

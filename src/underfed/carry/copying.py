@@ -5,46 +5,98 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
 from pathlib import Path
 
+from underfed.carry.direct import LARGE, Writer, allocate, read_past_cache
 from underfed.carry.folders import sync_folder
-from underfed.carry.hashing import blocks, new_hasher
+from underfed.carry.hashing import CHUNK, Hasher, blocks, hash_bytes, new_hasher
 from underfed.carry.names import shown
 from underfed.carry.store import CarryError
 from underfed.carry.take import Source
 
+_SMALL = 1 << 20  # files below this, in bytes, are read at once
 
-def copy_file(source: Source, out: int) -> str:
-    """Copy a file into an empty open one, with its mode and time; return the source's BLAKE3.
 
-    Holes stay holes. Raises CarryError if the file is not what was listed or changes on the way, OSError otherwise.
+def copy_file(source: Source, out: int, mode: int) -> str:
+    """Copy a file into an empty open one, of this mode, with its mode and time; return the source's BLAKE3.
+
+    Holes stay holes. A large file goes past the system's cache where `out` can. Raises CarryError if the file is not
+    what was listed or changes on the way, OSError otherwise.
     """
     fd = os.open(source.real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         check_unchanged(source, os.fstat(fd))
-        hasher = new_hasher()
-        length = 0
-        sparse = source.allocated < source.size
-        for block in blocks(fd, source.size):
-            hasher.update(block)
-            if sparse and not any_set(block):
-                os.lseek(out, len(block), os.SEEK_CUR)
-            else:
-                write_all(out, block)
-            length += len(block)
+        if source.mode & 0o777 != mode:
+            with contextlib.suppress(OSError):
+                os.fchmod(out, source.mode & 0o777)
+        if source.size > LARGE and read_past_cache(out):
+            digest, length = _copy_direct(source, fd, out)
+        elif source.size < _SMALL and source.allocated >= source.size:
+            digest, length = _copy_small(source, fd, out)
+        else:
+            digest, length = _copy_blocks(source, fd, out)
         check_unchanged(source, os.fstat(fd))
         if length != source.size:
             raise CarryError(f"{shown(source.path)}: still growing", changed=True)
-        if sparse:
-            os.ftruncate(out, length)
-        with contextlib.suppress(OSError):
-            os.fchmod(out, stat.S_IMODE(source.mode) & 0o777)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # of a file system without times
             os.utime(out, ns=(source.mtime_ns, source.mtime_ns))
-        return hasher.hexdigest()
+        return digest
     finally:
         os.close(fd)
+
+
+def _copy_small(source: Source, fd: int, out: int) -> tuple[str, int]:
+    data = os.read(fd, source.size + 1)
+    while len(data) < source.size and (more := os.read(fd, source.size + 1 - len(data))):
+        data += more
+    if os.write(out, data) != len(data):
+        os.lseek(out, 0, os.SEEK_SET)
+        write_all(out, memoryview(data))
+    return hash_bytes(data), len(data)
+
+
+def _copy_blocks(source: Source, fd: int, out: int) -> tuple[str, int]:
+    hasher = new_hasher()
+    length = 0
+    sparse = source.allocated < source.size
+    for block in blocks(fd, source.size):
+        hasher.update(block)
+        if sparse and not any_set(block):
+            os.lseek(out, len(block), os.SEEK_CUR)
+        else:
+            write_all(out, block)
+        length += len(block)
+    if sparse:
+        os.ftruncate(out, length)
+    return hasher.hexdigest(), length
+
+
+def _copy_direct(source: Source, fd: int, out: int) -> tuple[str, int]:
+    hasher = new_hasher()
+    length = 0
+    sparse = source.allocated < source.size
+    if not sparse:
+        allocate(out, source.size)  # in one piece, whatever is written beside it
+    writer = Writer(out, source.size)
+    try:
+        while count := _fill(fd, block := writer.buffer(), hasher):
+            writer.put(count, hole=sparse and not any_set(block[:count]))
+            length += count
+            if length > source.size:
+                break
+        writer.end()
+    finally:
+        writer.close()
+    return hasher.hexdigest(), length
+
+
+def _fill(fd: int, block: memoryview, hasher: Hasher) -> int:
+    """Fill a block from a file and hash it in pieces that fit a core's own cache; short at the file's end only."""
+    count = 0
+    while count < len(block) and (more := os.readv(fd, [block[count : count + CHUNK]])):
+        hasher.update(block[count : count + more])
+        count += more
+    return count
 
 
 def check_unchanged(source: Source, state: os.stat_result) -> None:

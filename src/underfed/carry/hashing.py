@@ -6,11 +6,13 @@ import contextlib
 import errno
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Protocol
 
 from blake3 import blake3
+
+from underfed.carry.direct import LARGE, blocks_ahead, read_past_cache
 
 #: Bytes read at once: what fits a core's own cache is hashed and written again without a way through memory.
 CHUNK = 1 << 20
@@ -57,9 +59,8 @@ def hash_stream(stream: IO[bytes], algorithm: str = "blake3") -> tuple[str, int]
 def hash_file(path: Path | str, algorithm: str = "blake3", *, fresh: bool = False) -> tuple[str, int]:
     """Return hash and length of a file.
 
-    fresh: let go of the system's cached pages first, so that what is hashed comes from the disk or the server and not
-    from the pages that were just written. Pages that another process holds dirty or mapped stay where they are. A
-    network file system also asks its server for the file's state again when the file is opened.
+    fresh: what is hashed comes from the disk or the server and not from the system's cache, see `hash_fresh`. A network
+    file system also asks its server for the file's state again when the file is opened.
 
     Raises OSError; a link is not followed in the last part of the name (ELOOP), and only a regular file is read.
     """
@@ -69,34 +70,53 @@ def hash_file(path: Path | str, algorithm: str = "blake3", *, fresh: bool = Fals
         if state.st_mode & 0o170000 != 0o100000:
             raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
         if fresh:
-            forget(fd)
-        hasher = new_hasher(algorithm)
-        length = 0
-        for block in blocks(fd, state.st_size):
-            hasher.update(block)
-            length += len(block)
-        return hasher.hexdigest(), length
+            return hash_fresh(fd, state.st_size, algorithm)
+        return _hash_open(fd, state.st_size, algorithm)
     finally:
         os.close(fd)
 
 
-def renew(paths: Iterable[str]) -> None:
-    """Let go of the cached pages of files and have them read from the disk again, all at once, for `hash_file` to read.
+def hash_fresh(fd: int, size: int, algorithm: str = "blake3") -> tuple[str, int]:
+    """Return hash and length of an open file of about `size` bytes, whose data is on the disk, as the disk has it.
 
-    What cannot be opened is passed by: `hash_file` says why.
+    A large file is read past the system's cache where its file system can do that; of any other the cached pages are
+    let go of first. Pages that another process holds mapped stay where they are. Raises OSError.
     """
-    for path in paths:
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            continue
-        try:
-            forget(fd)
-            if hasattr(os, "posix_fadvise"):
-                with contextlib.suppress(OSError):
-                    os.posix_fadvise(fd, 0, _SMALL, os.POSIX_FADV_WILLNEED)
-        finally:
-            os.close(fd)
+    if size > LARGE and read_past_cache(fd):
+        hasher = new_hasher(algorithm)
+        length = 0
+        for block in blocks_ahead(fd, size):
+            hasher.update(block)
+            length += len(block)
+        return hasher.hexdigest(), length
+    forget(fd)
+    return _hash_open(fd, size, algorithm)
+
+
+def _hash_open(fd: int, size: int, algorithm: str) -> tuple[str, int]:
+    """Hash from the beginning of an open file; a small one is read at once."""
+    if size < _SMALL:
+        data = os.pread(fd, size + 1, 0)
+        if len(data) == size:
+            return (hash_bytes(data) if algorithm == "blake3" else hashlib.new(algorithm, data).hexdigest()), size
+    os.lseek(fd, 0, os.SEEK_SET)
+    hasher = new_hasher(algorithm)
+    length = 0
+    for block in blocks(fd, size):
+        hasher.update(block)
+        length += len(block)
+    return hasher.hexdigest(), length
+
+
+def read_ahead(fd: int) -> None:
+    """Let go of the cached pages of an open file and have its beginning read from the disk again, without waiting.
+
+    A file that is asked for among many is then there when it is hashed.
+    """
+    forget(fd)
+    if hasattr(os, "posix_fadvise"):
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(fd, 0, _SMALL, os.POSIX_FADV_WILLNEED)
 
 
 def blocks(fd: int, size: int) -> Iterator[memoryview]:

@@ -10,30 +10,29 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from underfed.carry.durable import Durably
+from underfed.carry.durable import Durably, files_at_once
 from underfed.carry.far import FarError
-from underfed.carry.hashing import renew
+from underfed.carry.hashing import read_ahead
 from underfed.carry.names import shown
 from underfed.carry.preflight import PERMANENT
 
 _THREADS = 2
-#: As many files as are made durable at once, and the bytes after which no more are added.
-_BATCH, _BATCH_BYTES = 1024, 4 << 20
+#: The bytes after which no more files are added to those that are made durable at once.
+_BATCH_BYTES = 4 << 20
 #: How long small files are gathered, in seconds: the disk takes them together.
 _GATHER = 0.25
 
 Land = Callable[[str, int], None]
+"""Proves a file, given its path and a descriptor of it, and names it."""
 
 
 class Landing:
-    """Takes the files of one transfer as they come; `land` proves one and names it, given its path and size.
-
-    When it is called, no page of the file is cached that was not read from the disk.
-    """
+    """Takes the files of one transfer as they come; `land` is called when a file is on the disk."""
 
     def __init__(self, staging: Path, due: Iterable[str], mode: Callable[[str], int | None], land: Land) -> None:
         self.staging, self.due, self.mode, self.land = staging, frozenset(due), mode, land
         self.trouble: dict[str, str] = {}
+        self._most = files_at_once()
         self._seen: set[str] = set()
         self._error: FarError | None = None
         self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -61,7 +60,7 @@ class Landing:
             while (path := self._queue.get()) is not None:
                 batch, size, last = [path], self._size(path), False
                 until = time.monotonic() + _GATHER
-                while len(batch) < _BATCH and size < _BATCH_BYTES:
+                while len(batch) < self._most and size < _BATCH_BYTES:
                     try:
                         more = self._queue.get(timeout=max(0.0, until - time.monotonic()))
                     except queue.Empty:
@@ -83,25 +82,30 @@ class Landing:
             return 0
 
     def _batch(self, batch: list[str], durably: Durably) -> None:
-        sizes = {}
-        for path in batch:
-            with self._guarded(path):
-                fd = os.open(self.staging / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-                mode, size = self.mode(path), os.fstat(fd).st_size
-                if mode is not None:
-                    with contextlib.suppress(OSError):  # a file system without modes
-                        os.fchmod(fd, (mode & 0o777) | 0o400)
-                durably.add(path, fd)
-                sizes[path] = size
-        for path, error in durably.sync():
-            sizes.pop(path, None)
-            with self._guarded(path):
-                raise error
-        renew(f"{self.staging}/{path}" for path in sizes)
-        for path, size in sizes.items():
-            if self._error is None:
+        opened: dict[str, int] = {}
+        try:
+            for path in batch:
                 with self._guarded(path):
-                    self.land(path, size)
+                    opened[path] = fd = os.open(self.staging / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                    mode = self.mode(path)
+                    if mode is not None:
+                        with contextlib.suppress(OSError):  # a file system without modes
+                            os.fchmod(fd, (mode & 0o777) | 0o400)
+            failed = dict(durably.sync(list(opened.items())))
+            for path, error in failed.items():
+                with self._guarded(path):
+                    raise error
+            whole = [(path, fd) for path, fd in opened.items() if path not in failed]
+            if len(whole) > 1:
+                for _, fd in whole:
+                    read_ahead(fd)
+            for path, fd in whole:
+                if self._error is None:
+                    with self._guarded(path):
+                        self.land(path, fd)
+        finally:
+            for fd in opened.values():
+                os.close(fd)
 
     @contextlib.contextmanager
     def _guarded(self, path: str):  # type: ignore[no-untyped-def]

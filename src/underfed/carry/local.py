@@ -8,26 +8,22 @@ import fcntl
 import os
 import shutil
 import stat
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
-from underfed.carry.copying import copy_file, same_bytes, write_durably
-from underfed.carry.durable import Durably
+from underfed.carry.copies import Copies, as_carry_error
+from underfed.carry.copying import same_bytes, write_durably
 from underfed.carry.folders import make_folders, sync_folder
-from underfed.carry.hashing import hash_file, renew
+from underfed.carry.hashing import hash_file
 from underfed.carry.manifest import LARGEST, BrokenManifestError, Manifest, decode
 from underfed.carry.names import INCOMING, MANIFEST, REPLACED, WITHDRAWN, shown
-from underfed.carry.preflight import PERMANENT, check_room, clear_left_probes, space_at
+from underfed.carry.preflight import check_room, clear_left_probes, space_at
 from underfed.carry.reserve import Reserve
 from underfed.carry.store import BusyError, CarryError, Held, RunPlace, Store
 from underfed.carry.take import Source
 from underfed.errors import UsageError
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL})
-_TRANSIENT = frozenset(
-    {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.ENOTCONN, errno.ECONNRESET, errno.EHOSTDOWN}
-)
 
 
 class LocalStore(Store):
@@ -95,20 +91,17 @@ class LocalRun(RunPlace):
     """One run's folder below a local store."""
 
     def __init__(self, root: Path, path: str, reserve: Reserve | None = None) -> None:
-        self.root, self.path, self.reserve = root, path, reserve
+        self.root, self.path = root, path
         self.folder = root / path
-        self.incoming = self.folder / INCOMING
-        self._touched: set[Path] = set()
-        self._made: set[str] = set()
         self._plain: set[str] = set()
-        self._carried: set[str] = set()
-        self._bare = self._near = False
+        self._bare = near = False
         with contextlib.suppress(OSError):
             self._bare = all(entry.name == INCOMING for entry in os.scandir(self.folder))
-            self._near = self.folder.stat().st_dev == root.stat().st_dev
+            near = self.folder.stat().st_dev == root.stat().st_dev
         self._bare |= not os.path.lexists(self.folder)
-        self._count = 0
-        self._lock = threading.Lock()
+        self._copies = Copies(self.folder, reserve, near=near)
+        self.incoming = self._copies.incoming
+        self._touched = self._copies.touched
 
     def manifest(self) -> tuple[Manifest | None, str | None]:
         """Read the manifest."""
@@ -153,128 +146,14 @@ class LocalRun(RunPlace):
         except OSError as error:
             raise as_carry_error(path, error) from error
 
-    def carry(self, source: Source) -> str:
-        """Copy, fsync, rename, read back; once more if the read-back differs."""
-        [(_, came)] = self.carry_all([source])
-        if isinstance(came, CarryError):
-            raise came
-        return came
-
-    def carry_all(self, sources: Sequence[Source]) -> Iterator[tuple[Source, str | CarryError]]:
-        """Copy all, write all of them to the disk at once, rename and read back each; once more if that differs."""
+    def carry_all(self, sources: Sequence[Source]) -> Generator[tuple[Source, str | CarryError], None, None]:
+        """Copy, sync, rename, read back; once more where that differs."""
         self._bare = False
-        waiting = list(sources)
-        for last in (False, True):
-            again = []
-            written = self._write(waiting)
-            renew(f"{self.folder}/{source.path}" for source, came in written if isinstance(came, str))
-            for source, came in written:
-                back = came if isinstance(came, CarryError) else self._read_back(source, came)
-                if back is not None:
-                    yield source, back
-                elif not last:
-                    again.append(source)
-                else:
-                    (self.folder / source.path).unlink(missing_ok=True)
-                    yield (
-                        source,
-                        CarryError(f"{shown(source.path)}: copied twice, and other bytes were read back"),
-                    )
-            waiting = again
-
-    def _read_back(self, source: Source, digest: str) -> str | CarryError | None:
-        try:
-            same = hash_file(f"{self.folder}/{source.path}") == (digest, source.size)
-        except OSError as error:
-            return as_carry_error(source.path, error)
-        return digest if same else None
-
-    def _write(self, sources: Sequence[Source]) -> list[tuple[Source, str | CarryError]]:
-        """Copy files to temporary names, make them durable, and rename them."""
-        done: dict[str, str | CarryError] = {}
-        temporary: dict[str, str] = {}
-        try:
-            with Durably(self.folder) as durably:
-                for source in sources:
-                    came = done[source.path] = self._copy(source, temporary, durably)
-                    if isinstance(came, CarryError) and came.permanent:
-                        break
-                for path, problem in durably.sync():
-                    done[path] = as_carry_error(path, problem)
-            for path, came in done.items():
-                if isinstance(came, str):
-                    try:
-                        self._rename(temporary[path], path)
-                        del temporary[path]
-                    except OSError as error:
-                        done[path] = self._not_renamed(path, temporary[path], error)
-        except OSError as error:
-            done |= {source.path: as_carry_error(source.path, error) for source in sources}
-        finally:
-            for left in temporary.values():
-                with contextlib.suppress(OSError):
-                    os.unlink(left)  # noqa: PTH108 (many)
-        return [(source, done[source.path]) for source in sources if source.path in done]
-
-    def _copy(self, source: Source, temporary: dict[str, str], durably: Durably) -> str | CarryError:
-        fd = -1
-        try:
-            fd = self._open(source.path, temporary)
-            digest = copy_file(source, fd)
-        except (OSError, CarryError) as error:
-            if fd >= 0:
-                os.close(fd)
-            return error if isinstance(error, CarryError) else as_carry_error(source.path, error)
-        durably.add(source.path, fd)
-        return digest
-
-    def _open(self, path: str, temporary: dict[str, str]) -> int:
-        """Open a temporary name. Where locks hold on one host only, another may have cleared ours away as left over."""
-        try:
-            temporary[path] = self._temporary()
-            return os.open(temporary[path], os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
-            self._near = False
-            temporary[path] = self._temporary()
-            return os.open(temporary[path], os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-    def _not_renamed(self, path: str, temporary: str, error: OSError) -> CarryError:
-        """Files may not always move between folders of one file system (project quotas, bind mounts): copy inside the
-        run then, this file and those beside it that were written before that was known.
-        """
-        if error.errno in {errno.EXDEV, errno.ENOENT} and Path(temporary).parent != self.incoming:
-            self._near = False
-            return CarryError(f"{shown(path)}: {error.strerror}", transient=True)
-        return as_carry_error(path, error)
-
-    def _rename(self, temporary: str, path: str) -> None:
-        inner = path.rpartition("/")[0]
-        with self._lock:
-            if inner not in self._made:
-                self._touched |= make_folders(self.folder, inner)
-                self._touched.add(self.folder / inner)
-                self._made.add(inner)
-        os.rename(temporary, f"{self.folder}/{path}")  # noqa: PTH104 (many)
-        self._carried.add(path)
-
-    def _temporary(self) -> str:
-        """Return the path of an empty file on the run's own file system."""
-        reserved = self.reserve.take() if self.reserve and self._near else None
-        if reserved:
-            return reserved
-        path = self._free_name()
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        return str(path)
-
-    def _free_name(self) -> Path:
-        with self._lock:
-            self.incoming.mkdir(exist_ok=True)
-            self._count += 1
-            return self.incoming / f"{os.getpid()}-{self._count}"
+        return self._copies.all(sources)
 
     def settle(self, source: Source) -> None:
         """Set the copy's time."""
-        if source.path in self._carried:
+        if source.path in self._copies.named:
             return  # set before it was renamed
         final = self.folder / source.path
         with contextlib.suppress(OSError):
@@ -306,7 +185,7 @@ class LocalRun(RunPlace):
             return ""
         except OSError as error:
             raise as_carry_error(path, error) from error
-        self._touched |= made | {target.parent, (self.folder / path).parent}
+        self._touched.update(made, {target.parent, (self.folder / path).parent})
         with contextlib.suppress(OSError):
             (self.folder / path).parent.rmdir()
         return target.relative_to(self.root).as_posix()
@@ -319,7 +198,7 @@ class LocalRun(RunPlace):
                     sync_folder(folder)
             data = manifest.encode()
             if not same_bytes(self.folder / MANIFEST, data):
-                write_durably(self.folder / MANIFEST, data, self._free_name())
+                write_durably(self.folder / MANIFEST, data, self._copies.free_name())
             if (self.folder / WITHDRAWN).exists():
                 (self.folder / WITHDRAWN).unlink(missing_ok=True)
                 sync_folder(self.folder)
@@ -357,15 +236,3 @@ def take_lock(fd: int, folder: Path) -> bool:
             raise
         return False
     return True
-
-
-def as_carry_error(path: str, error: OSError) -> CarryError:
-    """Return an OSError as one of ours, with a hint for the ones that have one."""
-    hint = ""
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        hint = " (bytes, inodes or quota: see df -h, df -i, quota)"
-    return CarryError(
-        f"{shown(path)}: {error.strerror}{hint}",
-        permanent=error.errno in PERMANENT,
-        transient=error.errno in _TRANSIENT,
-    )

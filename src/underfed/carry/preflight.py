@@ -14,15 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from underfed.carry.direct import allocate
 from underfed.carry.folders import make_folders
 from underfed.carry.names import PROBE, plural, shown, size_text
-from underfed.carry.reserve import FOLDER, LOCKED, Reserve, clear
+from underfed.carry.reserve import FOLDER, LOCKED, USUAL, Reserve, clear
 from underfed.errors import UsageError
 
 #: Errors after which nothing more can be written: no retry helps.
 PERMANENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
-
-_FALLOC_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
 @dataclass(frozen=True)
@@ -111,13 +110,16 @@ def _probe(  # noqa: PLR0917 (recursive, once)
         _allocate(lock, total)
         kept = [f"{probe}/{number}" for number in range(1, files + 1)]
         back = [f"{probe}/{FOLDER}{number}" for number in range(folders)]
+        mode = 0
         for path in (*kept, *back):
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC, USUAL)
+            mode = mode or os.fstat(fd).st_mode & 0o777
+            os.close(fd)
         _make_empty(base, names, made)
         for path in back:
             os.unlink(path)  # noqa: PTH108 (thousands of them)
         os.ftruncate(lock, 0)
-        return Reserve(probe, lock, kept)
+        return Reserve(probe, lock, kept, mode)
     except BaseException as error:
         for left in made:
             left.unlink(missing_ok=True)
@@ -181,29 +183,12 @@ def clear_left_probes(folder: Path) -> None:
 
 def _allocate(fd: int, total: int) -> None:
     """Reserve bytes for real; where the file system cannot reserve, write them up to 256 MB and let copying show."""
-    if total == 0 or _fallocate(fd, total):
+    if total == 0 or allocate(fd, total):
         return
     zeros = os.urandom(1 << 20)  # a compressing file system would keep zeros for nothing
     for _ in range(min(total, 256 << 20) >> 20):
         os.write(fd, zeros)
     os.fsync(fd)
-
-
-def _fallocate(fd: int, total: int) -> bool:
-    """Call Linux's own fallocate: the C library's posix_fallocate writes a byte a block where that is missing."""
-    if sys.platform != "linux":
-        return False
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    name = "fallocate64" if hasattr(libc, "fallocate64") else "fallocate"
-    call = getattr(libc, name)
-    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    if call(fd, 0, 0, total) == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in _FALLOC_UNSUPPORTED:
-        return False
-    raise OSError(number, os.strerror(number))
 
 
 _Q_GETQUOTA = 0x800007

@@ -7,10 +7,12 @@ import binascii
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from underfed.carry.copying import check_unchanged
+from underfed.carry.decide import READERS
 from underfed.carry.hashing import blocks, hash_bytes, hash_stream, new_hasher
 from underfed.carry.manifest import LARGEST, BrokenManifestError, Manifest, decode
 from underfed.carry.names import MANIFEST, PROBE, REPLACED, WITHDRAWN, shown
@@ -116,8 +118,23 @@ class RemoteRun(RunPlace):
         except Exception as error:
             raise _as_carry_error(path, error) from error
 
-    def carry(self, source: Source) -> str:
-        """Send a file, then prove it by the store's own MD5 or by reading it back."""
+    def carry_all(self, sources: Sequence[Source]) -> Generator[tuple[Source, str | CarryError], None, None]:
+        """Send files, several at once, and prove each by the store's own MD5 or by reading it back."""
+        with ThreadPoolExecutor(READERS) as pool:
+            try:
+                for done in as_completed([pool.submit(self._tried, source) for source in sources]):
+                    yield done.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _tried(self, source: Source) -> tuple[Source, str | CarryError]:
+        try:
+            return source, self._carry(source)
+        except CarryError as error:
+            return source, error
+
+    def _carry(self, source: Source) -> str:
         url = f"{self.prefix}/{source.path}"
         hasher, plain = new_hasher(), hashlib.md5(usedforsecurity=False)
         try:

@@ -14,13 +14,18 @@ from pathlib import Path
 LOCKED = "0"
 #: What the names of files begin with that stand for folders; the others are numbers alone.
 FOLDER = "folder-"
+#: The mode that most files have: theirs then need not be set. The folder that they are in is nobody else's.
+USUAL = 0o644
 
 
 class Reserve:
-    """Empty files in a folder of ours below the destination; `lock` is an open file in it that says we are alive."""
+    """Empty files in a folder of ours below the destination; `lock` is an open file in it that says we are alive.
 
-    def __init__(self, folder: Path, lock: int, names: list[str]) -> None:
-        self.folder, self.lock = folder, lock
+    `mode` is what all of them have.
+    """
+
+    def __init__(self, folder: Path, lock: int, names: list[str], mode: int) -> None:
+        self.folder, self.lock, self.mode = folder, lock, mode
         self._names = deque(names)
 
     def take(self) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -56,19 +56,11 @@ class RunPlace(ABC):
         """Read the copy back and return its BLAKE3. Raises CarryError."""
 
     @abstractmethod
-    def carry(self, source: Source) -> str:
-        """Copy one file, read it back, and return the BLAKE3 that both have.
+    def carry_all(self, sources: Sequence[Source]) -> Generator[tuple[Source, str | CarryError], None, None]:
+        """Copy files, read each back, and give the BLAKE3 that both have, or why it is not there.
 
-        Raises CarryError; what stood there before then stands there still, or nothing does.
+        What stood there before then stands there still, or nothing does. It is to be closed by who ends early.
         """
-
-    def carry_all(self, sources: Sequence[Source]) -> Iterator[tuple[Source, str | CarryError]]:
-        """Carry several files and give, for each, what `carry` returns or raises."""
-        for source in sources:
-            try:
-                yield source, self.carry(source)
-            except CarryError as error:  # noqa: PERF203 (each file fails by itself)
-                yield source, error
 
     @abstractmethod
     def settle(self, source: Source) -> None:

@@ -16,7 +16,7 @@ from underfed.carry.far import Address, FarError, Session
 from underfed.carry.far_script import walk_script
 from underfed.carry.fetch import NoRsyncError, by_rsync, by_tar, local_rsync
 from underfed.carry.folders import make_folders
-from underfed.carry.hashing import hash_file
+from underfed.carry.hashing import hash_file, hash_fresh
 from underfed.carry.landing import Landing
 from underfed.carry.listing import FarFile, Listing
 from underfed.carry.preflight import check_room
@@ -205,7 +205,7 @@ class UnitPull:
             else:
                 fetch.append(path)
         with ThreadPoolExecutor(2) as pool:
-            checks = {path: pool.submit(self._prove, self.base.root / path, path) for path in same_size}
+            checks = {path: pool.submit(self._prove_held, path) for path in same_size}
             if not options.check:
                 self._fetch(listing, fetch)
             else:
@@ -239,20 +239,21 @@ class UnitPull:
                 differing.append(path)
         return differing
 
-    def _prove(self, at: Path | str, path: str, *, fresh: bool = True) -> Proof:
-        """Hash a local file, from the disk if `fresh`, against all that is known of the far one."""
-        assert self.listing  # noqa: S101 (set before any work)
-        expected = self.listing.expected(path)
-        if not expected:
-            return "no hash"
+    def _prove_held(self, path: str) -> Proof:
+        """Hold what lies here against all that is known of the far file."""
         try:
-            for wanted in expected:
-                algorithm, _, digest = wanted.partition(":")
-                if hash_file(at, algorithm, fresh=fresh)[0] != digest:
-                    return "other bytes"
+            return self._prove(path, lambda algorithm: hash_file(f"{self.base.root}/{path}", algorithm, fresh=True)[0])
         except FileNotFoundError:
             return "missing"
-        return "verified"
+
+    def _prove(self, path: str, digest_by: Callable[[str], str]) -> Proof:
+        assert self.listing  # noqa: S101 (set before any work)
+        expected = self.listing.expected(path)
+        for wanted in expected:
+            algorithm, _, digest = wanted.partition(":")
+            if digest_by(algorithm) != digest:
+                return "other bytes"
+        return "verified" if expected else "no hash"
 
     def _fetch(self, listing: Listing, paths: list[str]) -> None:
         """Fetch files and land each as soon as it is complete and proven; twice where the proof fails."""
@@ -262,8 +263,8 @@ class UnitPull:
                 return
             proofs: dict[str, Proof] = {}
 
-            def land(path: str, size: int, proofs: dict[str, Proof] = proofs) -> None:
-                proofs[path] = self._land(listing, path, size)
+            def land(path: str, fd: int, proofs: dict[str, Proof] = proofs) -> None:
+                proofs[path] = self._land(listing, path, fd)
 
             total = sum(listing.files[path].size or 0 for path in waiting)
             landing = None
@@ -343,10 +344,10 @@ class UnitPull:
             if reserve:
                 reserve.release()
 
-    def _land(self, listing: Listing, path: str, size: int) -> Proof:
+    def _land(self, listing: Listing, path: str, fd: int) -> Proof:
         """Prove a staged file that is durable, and give it its name; a bad one is thrown away. Raises OSError."""
-        staged = f"{self.base.staging}/{path}"
-        proof = self._prove(staged, path, fresh=False)  # its landing has let go of the cache
+        staged, size = f"{self.base.staging}/{path}", os.fstat(fd).st_size
+        proof = self._prove(path, lambda algorithm: hash_fresh(fd, size, algorithm)[0])
         if proof == "other bytes":
             os.unlink(staged)  # noqa: PTH108 (as above)
             return proof
