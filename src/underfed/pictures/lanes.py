@@ -86,7 +86,7 @@ def _chart(scene: Scene, step: tuple[int, int, int], key: str, title: str) -> Ch
     says = f"Step {at}, {number(span * _MS)} ms: the device is at work for {number(busy * _MS)} ms of it"
     if idle:
         worst = max(idle, key=lambda cause: idle[cause])
-        says += f"; most of its idle time, {number(idle[worst] * _MS)} ms: {CAUSE_WORDS[worst]}"
+        says += f"; most of its idle time, {number(idle[worst] * _MS)} ms: {scene.words(worst)}"
         where = scene.where(worst)
         says += f" ({clean(where, ascii_only=False)})" if where else ""
     return Chart(
@@ -180,7 +180,7 @@ def _gap_rows(scene: Scene, gaps: dict[str, Spans], part: Part) -> list[Row]:
     rows: list[Row] = []
     for cause, spans in gaps.items():
         where = scene.where(cause)
-        rows += _spans("device idle, why", spans, part, CAUSE_CLASS[cause], what=CAUSE_WORDS[cause], where=where)
+        rows += _spans("device idle, why", spans, part, CAUSE_CLASS[cause], what=scene.words(cause), where=where)
     return rows
 
 
@@ -221,7 +221,7 @@ def _table(scene: Scene, gaps: dict[str, Spans], begin: int) -> Table:
             (
                 number((start - begin) * _MS),
                 number(length * _MS),
-                CAUSE_WORDS[cause],
+                scene.words(cause),
                 clean(where, ascii_only=False) if where else "not known",
             )
         )

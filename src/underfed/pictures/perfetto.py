@@ -99,7 +99,8 @@ def render(material: Material) -> bytes:
         "otherData": {"made_by": "underfed", "verdict": clean(material.diagnosis.verdict.text, ascii_only=False)},
         "traceEvents": tracks.events,
     }
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    # Plain UTF-8: Perfetto's reader leaves escapes like \u00e4 as they are.
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _extent(scene: Scene) -> tuple[int, int]:
@@ -112,7 +113,7 @@ def _findings(tracks: Tracks, diagnosis: Diagnosis, begin: int, end: int) -> Non
     verdict = diagnosis.verdict
     said = {"confidence": verdict.confidence, "bound": verdict.bound}
     tracks.slices(_SAYS, "verdict", [(begin, end, verdict.text, said)])
-    for at, finding in enumerate(diagnosis.findings, 1):
+    for finding in diagnosis.findings:
         args = {
             "summary": clean(finding.summary, ascii_only=False),
             "gain": gain_words(finding.gain),
@@ -120,7 +121,7 @@ def _findings(tracks: Tracks, diagnosis: Diagnosis, begin: int, end: int) -> Non
             "where": clean(finding.where or "not known", ascii_only=False),
             "helps now": "yes" if finding.helps_now else clean(finding.note or "no", ascii_only=False),
         }
-        tracks.slices(_SAYS, f"finding {at}", [(begin, end, f"{finding.rule} {finding.name}", args)])
+        tracks.slices(_SAYS, f"finding {finding.rule}", [(begin, end, f"{finding.rule} {finding.name}", args)])
 
 
 def _scene(tracks: Tracks, scene: Scene, begin: int, end: int) -> None:
@@ -132,7 +133,8 @@ def _scene(tracks: Tracks, scene: Scene, begin: int, end: int) -> None:
     for cause, spans in gaps.items():
         where = scene.where(cause)
         args = {"where": clean(where, ascii_only=False)} if where else {}
-        tracks.slices(_SAYS, f"device idle: {CAUSE_WORDS[cause]}", _of(spans, CAUSE_WORDS[cause], args))
+        said = scene.words(cause)
+        tracks.slices(_SAYS, f"device idle: {said}", _of(spans, said, args))
     for cause in h.NAMED:
         if cause in scene.view.classes:
             tracks.slices(_HOST, CAUSE_WORDS[cause], _of(scene.view.classes[cause], CAUSE_WORDS[cause], {}))
@@ -163,7 +165,7 @@ def _device(tracks: Tracks, scene: Scene) -> None:
     kind, stream = device.kind[rows], device.stream[rows]
     for number in np.unique(stream).tolist():
         for track, flags in (
-            (f"stream {number}", (kind == KERNEL) & ~scene.comms[rows]),
+            (f"stream {number}, kernels", (kind == KERNEL) & ~scene.comms[rows]),
             (f"stream {number}, collectives", scene.comms[rows]),
             (f"stream {number}, copies", kind != KERNEL),
         ):

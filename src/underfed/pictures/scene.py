@@ -63,6 +63,14 @@ _SAMPLED = {
     h.STALL: ("checkpoint",),
     h.SILENT: ("checkpoint", "stall", "logging", "progress", "plotting", "eval"),
 }
+#: What the samples of silent time may have seen, in words.
+_SEEN = {
+    "checkpoint": "checkpoints",
+    "logging": "logging",
+    "progress": "a progress bar",
+    "plotting": "plotting",
+    "eval": "validation",
+}
 #: A silence shorter than this is Python between two launches; a wait for the loader fills most of what it explains.
 _LEAST_NS = 1_000_000
 _MOSTLY = 0.7
@@ -174,6 +182,15 @@ class Scene:
         )
         rows = np.flatnonzero((host.kind == PYTHON) & ours[host.name])
         return rows[np.argsort(host.start[rows], kind="stable")]
+
+    def words(self, cause: str) -> str:
+        """Return a cause in words; of silence, what the samples of the whole run mostly saw in its place."""
+        if cause == h.SILENT:
+            seen = {kind: sum(self._sampled[kind].values()) for kind in _SAMPLED[cause]}
+            most = max(seen, key=lambda kind: seen[kind])
+            if most in _SEEN and seen[most] > _MOSTLY * sum(seen.values()):
+                return f"Python code; by samples mostly {_SEEN[most]}"
+        return CAUSE_WORDS[cause]
 
     def where(self, cause: str, moment: int | None = None) -> str | None:
         """Return the line of the user's code behind idle time: on the trace's stack at a moment, else as sampled."""
