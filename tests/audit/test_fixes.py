@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from underfed.audit.edits import add_keyword
-from underfed.audit.engine import judge, load, parse
+from underfed.audit.engine import judge
 from underfed.audit.fix import plan
 from underfed.audit.registry import RULES
+from underfed.audit.sources import load, parse
 
 
 def comments(source: str) -> list[str]:

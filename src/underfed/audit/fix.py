@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from underfed.audit.engine import Source, parse
 from underfed.audit.finding import AuditFinding, Edit
 from underfed.audit.notebook import source_of, write_notebook
+from underfed.audit.sources import Source, parse
 from underfed.errors import UsageError
 from underfed.report.text import clean
 

@@ -135,7 +135,8 @@ class Project:
     def module(self, dotted: str) -> Module | None:
         """Return the one module of a dotted name, or None."""
         found = self._by_suffix.get(dotted, [])
-        return found[0] if len(found) == 1 else next((m for m in found if m.name == dotted), None)
+        named = found if len(found) == 1 else [module for module in found if module.name == dotted]
+        return named[0] if len(named) == 1 else None
 
     def find(self, dotted: str, depth: int = 0) -> Function | Class | tuple[Module, str] | None:
         """Return what a qualified name stands for in the project: function, class or (module, constant)."""

@@ -29,9 +29,22 @@ class Whole:
     samples: Heat
 
     @cached_property
+    def made(self) -> dict[Module, list[Loader]]:
+        """Return the DataLoaders of the project, by the module that makes them."""
+        return {module: list(loaders(module, self.values)) for module in self.project.modules}
+
+    @cached_property
     def loaders(self) -> list[Loader]:
         """Return all DataLoaders of the project."""
-        return [one for module in self.project.modules for one in loaders(module, self.values)]
+        return [one for made in self.made.values() for one in made]
+
+    @cached_property
+    def pins(self) -> bool | None:
+        """Return whether the project's loaders of training data pin: None where that is not known."""
+        states = {one.argument("pin_memory", False) for one in self.loaders if not one.evaluates}
+        if not states or any(not state.known for state in states):
+            return None
+        return all(state.value is True for state in states)
 
     @cached_property
     def moves_batches(self) -> bool:
@@ -71,7 +84,7 @@ class Code:
     @property
     def loaders(self) -> list[Loader]:
         """Return the DataLoaders that this module makes."""
-        return [one for one in self.whole.loaders if one.module is self.module]
+        return self.whole.made[self.module]
 
     def hot_calls(self) -> Iterator[tuple[ast.Call, str, Sure]]:
         """Give the calls that run in every step, with their qualified name."""

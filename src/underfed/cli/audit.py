@@ -11,6 +11,7 @@ from cyclopts import Parameter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from underfed.audit.config import Config
     from underfed.audit.finding import AuditFinding, Result, Sure
 
 
@@ -28,6 +29,7 @@ def audit(
     full: Annotated[bool, Parameter(negative=())] = False,
     format: Literal["text", "json", "sarif", "github"] = "text",
     json: Annotated[bool, Parameter(negative=())] = False,
+    jobs: int | None = None,
 ) -> int:
     """Find slow patterns in training code without running it: `underfed audit train.py src/`.
 
@@ -63,44 +65,85 @@ def audit(
         text, json, sarif or github.
     json
         The same as --format json.
+    jobs
+        Processes that judge files side by side; without it, as many as there are CPUs and the code is worth.
     """
     from underfed.audit.config import read_config
-    from underfed.audit.engine import judge, load, modules_beside
-    from underfed.audit.fix import plan, write
     from underfed.errors import UsageError
-    from underfed.report.page import say
-    from underfed.report.text import clean
 
+    if jobs is not None and jobs < 1:
+        raise UsageError("audit: --jobs: give 1 or more")
     if unsafe_fixes and not (fix or diff):
         raise UsageError("audit: --unsafe-fixes goes with --fix or --diff")
     start = paths[0] if paths[0].is_dir() else paths[0].parent
     config = read_config(start, select=select, ignore=ignore, sure=sure)
-    fixed = 0
-    for turn in range(_ROUNDS):
-        sources, result = load(paths, config.exclude)
-        _usable(result)
-        judge(sources, result, config.rules, modules_beside(sources, paths))
-        shown, hidden = _shown(result, config.sure, recording)
-        changes = plan(sources, shown, unsafe=unsafe_fixes) if fix or diff else []
-        if diff:
-            for change in changes:
-                say(change.diff())
-            return 1 if shown or result.unread else 0
-        if not changes or turn == _ROUNDS - 1:
-            break
-        for change in changes:
-            write(change)
-            fixed += len(change.findings)
-    if fixed:
-        hidden.insert(0, f"{fixed} fixed")
-    for one in result.unread if format in {"json", "sarif"} or json else ():
-        print(f"underfed: audit: {clean(one.path)}: {clean(one.reason)}", file=sys.stderr)
-    _print(result, shown, hidden, "json" if json else format, full)
-    return 1 if shown or result.unread else 0
+    form = "json" if json else format
+    try:
+        return _audit(
+            paths,
+            config,
+            fix=fix or diff,
+            unsafe=unsafe_fixes,
+            diff=diff,
+            recording=recording,
+            form=form,
+            full=full,
+            jobs=jobs or _cpus(),
+        )
+    except KeyboardInterrupt:
+        return 130
 
 
 #: Fixes that touch each other need another round; more than this means that two of them fight.
 _ROUNDS = 5
+
+
+def _audit(
+    paths: list[Path],
+    config: Config,
+    *,
+    fix: bool,
+    unsafe: bool,
+    diff: bool,
+    recording: Path | None,
+    form: str,
+    full: bool,
+    jobs: int,
+) -> int:
+    from underfed.audit.engine import judge
+    from underfed.audit.fix import plan, write
+    from underfed.audit.sources import load, modules_beside
+    from underfed.report.page import say
+    from underfed.report.text import clean
+
+    fixed = 0
+    for turn in range(_ROUNDS):
+        sources, result = load(paths, config.exclude)
+        _usable(result)
+        judge(sources, result, config.rules, modules_beside(sources, paths), jobs=jobs)
+        shown, hidden = _shown(result, config.sure, recording)
+        changes = plan(sources, shown, unsafe=unsafe) if fix else []
+        if diff:
+            for one in changes:
+                say(one.diff())
+            return 1 if shown or result.unread else 0
+        if not changes or turn == _ROUNDS - 1:
+            break
+        for one in changes:
+            write(one)
+            fixed += len(one.findings)
+    if fixed:
+        hidden.insert(0, f"{fixed} fixed")
+    for unread in result.unread if form in {"json", "sarif"} else ():
+        print(f"underfed: audit: {clean(unread.path)}: {clean(unread.reason)}", file=sys.stderr)
+    _print(result, shown, hidden, form, full)
+    return 1 if shown or result.unread else 0
+
+
+def _cpus() -> int:
+    from underfed.observe.host.cpu import effective_cpus
+
+    return max(1, int(effective_cpus().usable or 1))
 
 
 def _usable(result: Result) -> None:

@@ -32,7 +32,7 @@ def check(code: Code) -> Iterator[Hit]:
         return
     for loader in code.loaders:
         yield from _pinning(code, loader)
-    pins = _pins(code)
+    pins = code.whole.pins
     for hot in code.hot:
         node = hot.node
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -90,14 +90,6 @@ def _on_device(code: Code, loader: Loader) -> bool:
         body = collate if target is None or isinstance(target, tuple) else target.node
         nodes += list(ast.walk(body))
     return any(moves(module, node) or "device" in {k.arg for k in getattr(node, "keywords", [])} for node in nodes)
-
-
-def _pins(code: Code) -> bool | None:
-    """Return whether the project's loaders pin: None where that is not known."""
-    states = {one.argument("pin_memory", False) for one in code.whole.loaders if not one.evaluates}
-    if not states or any(not state.known for state in states):
-        return None
-    return all(state.value is True for state in states)
 
 
 def _is_batch(code: Code, node: ast.AST) -> bool:
