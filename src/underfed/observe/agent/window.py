@@ -96,7 +96,7 @@ class Window:
         seen = list(self.seen)
         if len(seen) <= 2 * _STEADY_STEPS:
             return False
-        gaps = [after - before for before, after in zip(seen, seen[1:], strict=False)]
+        gaps = [after - before for before, after in zip(seen, seen[1:])]  # noqa: B905, RUF007 - the agent runs on Python 3.9
         middle = _STEADY_STEPS // 2
         before, after = sorted(gaps[:_STEADY_STEPS])[middle], sorted(gaps[_STEADY_STEPS:])[middle]
         return abs(after - before) <= _STEADY_WITHIN * before
