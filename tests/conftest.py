@@ -29,6 +29,7 @@ BESIDE = {
     "test_show.py",
     "test_stats.py",
     "test_tables.py",
+    "test_try_ends.py",
     "test_tune_words.py",
     "test_writers.py",
 }
