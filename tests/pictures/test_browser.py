@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,31 @@ def test_a_chart_zooms_by_keyboard_wheel_and_mouse(opened: Opened, tmp_path: Pat
     assert opened.complaints == []
 
 
+def test_all_of_it_is_reached_by_the_tab_key_in_the_order_of_the_page(opened: Opened, tmp_path: Path) -> None:
+    opened.open(saved(tmp_path, page_of("workers_few")))
+    page = opened.page
+    wanted = page.eval_on_selector_all(
+        "a[href], button, summary, [tabindex='0']",
+        "all => all.filter(one => one.checkVisibility()).map((one, at) => (one.dataset.at = at, at))",
+    )
+    reached = []
+    for _ in wanted:
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("Number(document.activeElement.dataset.at ?? -1)"))
+        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none", "the focus cannot be seen"
+    assert reached == wanted
+    assert len(wanted) > 25
+    page.focus("#lanes-typical summary")
+    page.keyboard.press("Enter")
+    assert page.query_selector("#lanes-typical details").get_attribute("open") is not None
+    page.focus("#theme")
+    before = page.evaluate("getComputedStyle(document.body).color")
+    page.keyboard.press("Space")
+    assert page.evaluate("getComputedStyle(document.body).color") != before
+    assert opened.complaints == []
+
+
 def test_hovering_shows_the_step(opened: Opened, tmp_path: Path) -> None:
     opened.open(saved(tmp_path, page_of("ckpt_stall")))
     holder = opened.page.query_selector("#steps-chart .holder")
@@ -111,13 +136,27 @@ def test_hovering_shows_the_step(opened: Opened, tmp_path: Path) -> None:
     assert re.search(r"step\W+\d+", opened.page.inner_text("#vg-tooltip-element"))
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_stands_in_the_way_of_a_screen_reader(theme: str, chrome: Any, tmp_path: Path) -> None:
+def ranks_page() -> str:
+    return html.render(load(shared(*RANKS["dlrm"])))
+
+
+@pytest.mark.parametrize(
+    ("theme", "text"),
+    [
+        ("light", lambda: page_of("ckpt_stall")),
+        ("dark", lambda: page_of("respawn")),
+        ("dark", ranks_page),
+    ],
+    ids=["light", "dark", "ranks"],
+)
+def test_nothing_stands_in_the_way_of_a_screen_reader(
+    theme: str, text: Callable[[], str], chrome: Any, tmp_path: Path
+) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
     # The checker has to run scripts of its own, which the report's policy would refuse.
     context = chrome.new_context(viewport={"width": 1100, "height": 900}, color_scheme=theme, bypass_csp=True)
     opened = Opened(context.new_page())
-    opened.open(saved(tmp_path, page_of("ckpt_stall")))
+    opened.open(saved(tmp_path, text()))
     found = axe.Axe().run(opened.page)
     broken = {one["id"]: [node["target"] for node in one["nodes"]][:3] for one in found.response["violations"]}
     context.close()

@@ -52,7 +52,7 @@ def _find(line: Any, *path: str) -> float | None:
 def counters(material: Material) -> tuple[list[tuple[str, list[Counter]]], str | None]:
     """Return groups of counters, or why there are none."""
     if material.recording is None:
-        return [], "Only a recording of `underfed run` holds counters; a trace or a saved diagnosis has none."
+        return [], "Only a recording of underfed run holds counters; a trace or a saved diagnosis has none."
     lines = [line for line in material.recording.host if line.get("k") == "host" and _find(line, "t_ns") is not None]
     if len(lines) < 2:
         return [], "The machine was not sampled, or the run was over within a second or two."
@@ -93,7 +93,7 @@ def _host(lines: list[Line]) -> list[Counter]:
         ("time in which some task waited for a CPU", "%", (*pressure, "cpu", "some_us")),
         ("time in which some task waited for storage", "%", (*pressure, "io", "some_us")),
     )
-    found = [_counter("CPUs in use by the run", "CPUs", _cpus(lines))]
+    found = [_counter("CPUs in use by the run", "", _cpus(lines))]
     for label, unit, path in rates:
         found.append(_counter(label, unit, _rates([(_time(line), _find(line, *path)) for line in lines])))
     for label, unit, take in plain:

@@ -30,6 +30,7 @@ from underfed.report.words import (
 )
 
 _LEFT_OUT_WHERE_EMPTY = frozenset({"ranks"})
+_COUNTERS = "Counters of device and host"
 
 
 def render(material: Material) -> str:
@@ -43,8 +44,9 @@ def render(material: Material) -> str:
 
     script = bundle.script()
     sections = [part.section(material) for part in (steps, lanes, loader, kernels, ranks)]
-    sections = [one for one in sections if one.charts or one.id not in _LEFT_OUT_WHERE_EMPTY]
     groups, missing = counters(material)
+    absent = [(one.title, one.missing) for one in sections if not one.charts and one.id not in _LEFT_OUT_WHERE_EMPTY]
+    absent += [(_COUNTERS, missing)] if missing else []
     page = Environment(autoescape=True, trim_blocks=True).from_string(bundle.file("report.html"))
     text: str = page.render(
         # Only text of our own is marked as safe: the style sheet, the script and the escaped specifications.
@@ -54,9 +56,10 @@ def render(material: Material) -> str:
         specs=Markup(bundle.embedded(_specs(sections))),  # noqa: S704
         version=underfed.__version__,
         title=material.title,
-        sections=sections,
+        sections=[one for one in sections if one.charts],
         counters=groups,
-        counters_missing=missing,
+        counters_title=_COUNTERS,
+        absent=absent,
         how=how(material),
         **_verdict(material.diagnosis),
         budget=_budget(material.diagnosis),
@@ -126,8 +129,11 @@ def _device(diagnosis: Diagnosis) -> str | None:
     known = (
         (step.compute_ms, "compute"),
         (step.copy_ms, "copies"),
-        (step.comms_ms, "communication"),
-        (step.exposed_comms_ms, "of it not covered by compute"),
+        *(
+            ((step.comms_ms, "communication"), (step.exposed_comms_ms, "of it not covered by compute"))
+            if finite(step.comms_ms)
+            else ()
+        ),
     )
     parts = [f"{milliseconds(value)} {what}" for value, what in known if finite(value) is not None]
     return f"The device's work: {', '.join(parts)}." if parts else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from underfed.diagnosis import Diagnosis
+from underfed.pictures.kernel_names import short
 from underfed.pictures.material import Material
 from underfed.pictures.shapes import Chart, Section, Table, number
 from underfed.report.text import clean
@@ -14,7 +15,7 @@ from underfed.timeline import names as n
 _EMPTY = Section(id="kernels", title="Kernels by time")
 
 _MOST = 15
-_LONGEST_NAME = 120
+_LONGEST_NAME = 600
 _MS = 1e-6
 
 
@@ -30,23 +31,22 @@ def section(material: Material) -> Section:
         return replace(_EMPTY, missing="There is no kernel in the trace.")
     total = sum(row.total_ns for row in facts.kernels)
     said = {finding.rule for finding in material.diagnosis.findings}
-    rows: list[tuple[str | None, ...]] = []
-    for row in facts.kernels[:_MOST]:
-        name = clean(row.name, ascii_only=False)
-        rows.append(
-            (
-                name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…",
-                number(row.total_ns * _MS),
-                f"{100 * row.total_ns / total:.1f} %",
-                str(row.count),
-                number(row.median_ns * 1e-3),
-                ", ".join(rules_of(row.name, said)) or "-",
-            )
+    rows: list[tuple[str | None, ...]] = [
+        (
+            short(row.name),
+            number(row.total_ns * _MS),
+            f"{100 * row.total_ns / total:.1f} %",
+            str(row.count),
+            number(row.median_ns * 1e-3),
+            ", ".join(rules_of(row.name, said)) or "-",
         )
+        for row in facts.kernels[:_MOST]
+    ]
     table = Table(
         columns=("kernel", "total ms", "share", "calls", "median us", "rule"),
         rows=rows,
         names=frozenset({0}),
+        full=[clean(row.name, ascii_only=False)[:_LONGEST_NAME] for row in facts.kernels[:_MOST]],
         bars=[row.total_ns / total for row in facts.kernels[:_MOST]],
         caption="Kernels with most time in the traced steps",
     )

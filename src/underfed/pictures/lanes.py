@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from underfed.pictures import specs
+from underfed.pictures.kernel_names import short
 from underfed.pictures.material import Material
 from underfed.pictures.palette import LABELS, NAMES
 from underfed.pictures.scene import CAUSE_CLASS, CAUSE_WORDS, Scene, scene_of
@@ -94,10 +95,16 @@ def _chart(scene: Scene, step: tuple[int, int, int], key: str, title: str) -> Ch
         title=title,
         says=says + ".",
         spec=specs.lanes(rows, order, used, span * _MS, title) if rows else None,
-        legend=tuple((name, LABELS[name]) for name in used),
+        legend=tuple((name, _label(name, order)) for name in used),
         table=_table(scene, gaps, begin),
         zoom=True,
     )
+
+
+def _label(name: str, order: list[str]) -> str:
+    """A worker at a batch has the colour of the wait that it is the other side of."""
+    workers = name == "data" and any(lane.startswith("loader worker") for lane in order)
+    return "waiting for data; in a worker's lane: a batch in the making" if workers else LABELS[name]
 
 
 def _host(scene: Scene, part: Part) -> list[Row]:
@@ -149,7 +156,7 @@ def _events(scene: Scene, lane: str, rows: Rows, part: Part, kind: str) -> list[
     if rows.size > _BARS:
         return _binned(lane, start, stop, names, part=part, kind=kind)
     return [
-        _row(lane, a - part.begin, b - part.begin, kind, what=clean(name, ascii_only=False)[:160])
+        _row(lane, a - part.begin, b - part.begin, kind, what=short(name))
         for a, b, name in zip(start.tolist(), stop.tolist(), names, strict=True)
     ]
 
@@ -170,7 +177,7 @@ def _binned(lane: str, start: Ints, stop: Ints, names: list[str], *, part: Part,
         what = f"busy {number(filled[at] * _MS)} of {number((high - low) * _MS)} ms"
         if begun:
             longest = max(begun, key=lambda one: int(stop[one] - start[one]))
-            what += f"; {len(begun)} events begin, longest: {clean(names[longest], ascii_only=False)[:120]}"
+            what += f"; {len(begun)} events begin, longest: {short(names[longest])}"
         share = float(filled[at] / (high - low))
         found.append({**_row(lane, low - part.begin, high - part.begin, kind, what=what), "full": round(share, 3)})
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, median_low
 
 from underfed.pictures import specs
 from underfed.pictures.material import Material
@@ -52,7 +52,7 @@ def fetches(recording: Recording, log: ProcessLog) -> list[Fetch]:
 def section(material: Material) -> Section:
     """Return the section about the loader."""
     if material.recording is None or material.log is None:
-        return replace(_EMPTY, missing="Only a recording of `underfed run` times each batch of the loader.")
+        return replace(_EMPTY, missing="Only underfed run times each batch of the loader.")
     found = fetches(material.recording, material.log)
     if not found:
         return replace(_EMPTY, missing="No batch of a torch DataLoader was seen.")
@@ -138,38 +138,63 @@ def _table(found: list[Fetch]) -> Table:
 
 
 def _depth(found: list[Fetch], log: ProcessLog) -> Chart | str:
-    """How many batches lay ready when a step began: made so far, less taken so far; or why that is not shown."""
+    """How many batches lay ready when a step ended; or why that is not shown."""
     if any(one.worker is None for one in found):
         return "There is no queue: batches are made in the training process."
-    at = {name: place for place, name in enumerate(r.STEP_COLUMNS)}
-    # A loader whose workers die and start anew leaves batches behind that nobody takes, and the count would drift.
-    rows = log.step_rows()
-    if sum(bool(row[at["flags"]] & r.NEW_EPOCH) for row in rows) > 1:
-        return "How many batches lay ready is not shown: each new pass over the data starts the count anew."
     from underfed.diagnose.gather import training_loader
 
     line = training_loader(log)
     most = (line.prefetch or 2) * max(1, line.workers) if line is not None else None
-    taken, ready, points = 0, 0, []
-    for row in rows:
-        taken += row[at["fetches"]]
-        while ready < len(found) and found[ready].end <= row[at["end"]]:
-            ready += 1
-        points.append({"step": row[at["index"]], "ready": ready - taken})
-    depths = [point["ready"] for point in points]
-    if not points or most is None or min(depths) < 0 or max(depths) > most + 1 or not taken:
+    points = depths(found, log.step_rows(), most) if most is not None else []
+    if not points:
         return "How many batches lay ready is not shown: the counts of batches made and taken do not match."
+    ready = [depth for _, depth in points]
     size = -(-len(points) // _MOST_DRAWN)
-    empty = sum(depth == 0 for depth in depths)
     return Chart(
         id="queue-chart",
         title="Batches that lay ready when a step ended",
-        says=f"At most {most} can lie ready. The queue was empty at the end of {empty} of {len(depths)} steps.",
-        spec=specs.line(points[::size], x="step", x_title="step", y="ready", y_title="batches ready", colour="data"),
+        says=f"At most {most} can lie ready. The queue was empty at the end of {ready.count(0)} of {len(ready)} steps.",
+        spec=specs.line(
+            [{"step": step, "ready": depth} for step, depth in points[::size]],
+            x="step",
+            x_title="step",
+            y="ready",
+            y_title="batches ready",
+            colour="data",
+        ),
         table=Table(
             columns=("batches ready", "steps"),
-            rows=[(str(depth), str(depths.count(depth))) for depth in sorted(set(depths))],
+            rows=[(str(depth), str(ready.count(depth))) for depth in sorted(set(ready))],
             caption="How often so many batches lay ready",
         ),
         zoom=True,
     )
+
+
+def depths(found: list[Fetch], rows: list[list[int]], most: int) -> list[tuple[int, int]]:
+    """Return step and batches ready at its end: those made in this pass over the data, less those taken in it.
+
+    Each pass counts anew, from the end of the step before it. None are returned where a count is impossible: where
+    batches of a pass that was left early lie among those of the next, or where some were made or taken unseen.
+    """
+    at = {name: column for column, name in enumerate(r.STEP_COLUMNS)}
+    inner = [row[at["fetches"]] for row in rows[1:] if not row[at["flags"]] & r.NEW_EPOCH]
+    usual = median_low(inner) if inner else 1
+    points: list[tuple[int, int]] = []
+    made = taken = base = 0
+    for place, row in enumerate(rows):
+        took = row[at["fetches"]]
+        if place == 0:
+            # A loop takes its batch before the thread that it runs on is known.
+            took = max(took, 1)
+        elif row[at["flags"]] & r.NEW_EPOCH:
+            # One request more than usual: the one to which the last pass answered that there is nothing left.
+            base, taken, took = made, 0, min(took, max(1, usual))
+        taken += took
+        while made < len(found) and found[made].end <= row[at["end"]]:
+            made += 1
+        depth = made - base - taken
+        if not 0 <= depth <= most:
+            return []
+        points.append((row[at["index"]], depth))
+    return points

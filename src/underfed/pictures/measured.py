@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import underfed
@@ -37,7 +38,7 @@ def _of_recording(material: Material) -> list[tuple[str, str]]:
         words = clean(" ".join(str(word) for word in command[:40]), ascii_only=False)
         said.append(("command", f"{words} (values are never recorded)"))
     if isinstance(started, str):
-        said.append(("started", clean(started, ascii_only=False)[:40]))
+        said.append(("started", _moment(clean(started, ascii_only=False)[:40])))
     if log is not None:
         parts = [
             f"{name} {clean(value, ascii_only=False)}"
@@ -64,6 +65,12 @@ def _of_recording(material: Material) -> list[tuple[str, str]]:
     if damaged:
         said.append(("damage", f"{damaged} unreadable lines were left out"))
     return said
+
+
+def _moment(text: str) -> str:
+    """`2026-12-02T10:46:17+0000` as people write it; anything else as it is."""
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)\+00:?00", text)
+    return f"{found[1]} {found[2]} UTC" if found else text
 
 
 def _of_trace(material: Material) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from underfed.pictures.shapes import Chart, Section, Table, number
 _EMPTY = Section(id="ranks", title="Ranks, late ones first")
 
 _MS = 1e-6
+_LEGEND = (("device", "own work"), ("comms", "standing still for others, or exchanging with nothing beside it"))
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,21 @@ def section(material: Material) -> Section:
             for one in found
         ],
         bars=[min(1.0, (one.caused or 0.0 if held else one.own) / top) for one in found],
+        stacks=_stacks(found),
         caption="Ranks, late ones first, ms a step",
     )
-    chart = Chart(id="rank-chart", title="Who is waited for", says=_says(material, found), table=table, open=True)
+    chart = Chart(
+        id="rank-chart", title="Who is waited for", says=_says(material, found), table=table, legend=_LEGEND, open=True
+    )
     notes = [] if held else ["The ranks have no collective in common here, so they are in the order of their own work."]
     return replace(_EMPTY, charts=[chart], notes=notes)
+
+
+def _stacks(found: list[Rank]) -> list[list[tuple[str, float]]]:
+    """Own work and the rest of the step, or how long the rank stood still, as shares of the longest of all."""
+    parts = [(one.own, one.waited if one.waited is not None else max(0.0, one.step - one.own)) for one in found]
+    longest = max((own + rest for own, rest in parts), default=0.0) or 1.0
+    return [[("device", max(0.0, own) / longest), ("comms", max(0.0, rest) / longest)] for own, rest in parts]
 
 
 def _says(material: Material, found: list[Rank]) -> str:

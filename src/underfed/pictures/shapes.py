@@ -16,8 +16,12 @@ class Table:
     columns: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
     names: frozenset[int] = frozenset()
-    #: Column whose share of `whole` is drawn as a bar behind the text, with one share (0 to 1) a row.
+    #: One share (0 to 1) a row, drawn as a bar behind the first column.
     bars: list[float] | None = None
+    #: The first column in full, where it is shortened: shown when the pointer rests on it.
+    full: list[str] | None = None
+    #: A stacked bar at the end of each row: class and share (0 to 1) of the longest row.
+    stacks: list[list[tuple[str, float]]] | None = None
     caption: str = ""
 
 
@@ -55,8 +59,12 @@ def number(value: float | None, digits: int = 3) -> Cell:
     known = finite(value)
     if known is None:
         return None
+    if known == 0:
+        return "0"
     size = abs(known)
     whole = 1
     while size >= 10:
         size, whole = size / 10, whole + 1
+    if abs(known) < 0.5 * 10**-digits:
+        return f"<{10**-digits:.{digits}f}" if known > 0 else "0"
     return f"{known:.{max(0, digits - whole) if abs(known) >= 1 else digits}f}"

@@ -56,7 +56,8 @@ def _x(field: str, title: str, *, whole: bool = False) -> Spec:
             "grid": False,
             "tickCount": 8,
             "labelAngle": 0,
-            "labelOverlap": True,
+            "labelOverlap": "greedy",
+            "labelSeparation": 8,
             **({"tickMinStep": 1, "format": ",d"} if whole else {}),
         },
     }
