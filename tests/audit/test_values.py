@@ -207,3 +207,17 @@ def test_lists_in_settings_are_followed_by_their_place(tmp_path: Path) -> None:
 )
 def test_click_and_typer(text: str, tmp_path: Path) -> None:
     assert judged(tmp_path, text) == ["likely"]
+
+
+def test_parameters_that_are_handed_on_by_many_are_given_up_and_not_followed_for_years(tmp_path: Path) -> None:
+    """Twenty callers a level, eight levels: each asks for its own parameter in turn."""
+    levels = "".join(f"def level{n}(workers):\n" + f"    level{n + 1}(workers)\n" * 20 + "\n" for n in range(8))
+    code = levels + "def level8(workers):\n    DataLoader(Work(), num_workers=workers)\n\nlevel0(0)\n"
+    assert judged(tmp_path, code) == ["?"]
+
+
+def test_parameters_that_one_caller_hands_on_are_followed(tmp_path: Path) -> None:
+    code = "".join(f"def level{n}(workers):\n    level{n + 1}(workers)\n\n" for n in range(2))
+    code += "def level2(workers):\n    DataLoader(Work(), num_workers=workers)\n\nlevel0(0)\n"
+    assert judged(tmp_path, code) == ["certain"]
+    assert judged(tmp_path, code + "level0(4)\n") == ["?"]

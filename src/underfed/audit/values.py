@@ -55,6 +55,8 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
 }
 _DEEP = 8
+#: A question that leads to more calls than this is given up: each caller may ask for its own parameters in turn.
+_MOST_CALLERS = 1_000
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Values:
 
     def __init__(self, project: Project) -> None:
         self.project = project
+        self._callers = 0
 
     @cached_property
     def records(self) -> Records:
@@ -99,6 +102,8 @@ class Values:
             return UNKNOWN
         if isinstance(node, ast.Constant):
             return Value(True, node.value)
+        if depth == 0:
+            self._callers = 0
         if isinstance(node, ast.Name):
             return self._name(module, node, depth + 1)
         if isinstance(node, ast.Attribute):
@@ -175,28 +180,30 @@ class Values:
 
     def _parameter(self, function: Function, name: str, depth: int) -> Value:
         """Follow a parameter to its callers; its default counts only where no caller gives another value."""
-        default = function.parameters[name]
+        default, order = function.parameters[name], list(function.parameters)
         wanted = function.name if function.name != "__init__" or function.cls is None else function.cls.node.name
-        seen: list[Value] = []
-        for module, call in self.project.calls_by_name.get(wanted, []):
-            given = argument(call, name, list(function.parameters), is_method=function.cls is not None)
-            if given is SPREAD:
-                return UNKNOWN
-            seen.append(self.of(module, given if given is not None else default, depth + 1))
         from_click = self._option(name) if function.node.decorator_list else None
+        first: Value | None = None
+        for module, call in self.project.calls_by_name.get(wanted, []):
+            self._callers += 1
+            given = argument(call, name, order, is_method=function.cls is not None)
+            if given is SPREAD or self._callers > _MOST_CALLERS:
+                return UNKNOWN
+            one = self.of(module, given if given is not None else default, depth + 1)
+            first = one if first is None else first
+            if not one.known or one.value != first.value or type(one.value) is not type(first.value):
+                first = UNKNOWN
+                break
         if from_click is not None and from_click.known:
             return from_click
-        if not seen:
+        if first is None:
             value = default
             if isinstance(value, ast.Call) and value.args and ast.unparse(value.func).endswith("Option"):
                 value = value.args[0]
             found = self.of(function.module, value, depth + 1)
             where = f"default of {function.name}({name}) ({function.module.path}:{function.node.lineno})"
             return Value(True, found.value, found.via or where, True) if found.known else UNKNOWN
-        first = seen[0]
-        if all(one.known and one.value == first.value and type(one.value) is type(first.value) for one in seen):
-            return first
-        return UNKNOWN
+        return first
 
     def _attribute(self, module: Module, node: ast.Attribute | ast.Subscript, depth: int) -> Value:
         root, path = _steps(node)
@@ -273,6 +280,8 @@ class Values:
 
     def mapping(self, module: Module, node: ast.expr | None, depth: int = 0) -> dict[Any, ast.expr] | None:
         """Return the entries of a dictionary that is written out, or None where not all of them are known."""
+        if depth == 0:
+            self._callers = 0
         return table(self, module, node, depth)
 
 
