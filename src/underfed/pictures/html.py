@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from underfed.diagnosis import Diagnosis, Finding
@@ -43,7 +44,7 @@ def render(material: Material) -> str:
     import underfed
 
     script = bundle.script()
-    sections = [part.section(material) for part in (steps, lanes, loader, kernels, ranks)]
+    sections = [_of_rank(part.section(material), material) for part in (steps, lanes, loader, kernels, ranks)]
     groups, missing = counters(material)
     absent = [(one.title, one.missing) for one in sections if not one.charts and one.id not in _LEFT_OUT_WHERE_EMPTY]
     absent += [(_COUNTERS, missing)] if missing else []
@@ -68,6 +69,13 @@ def render(material: Material) -> str:
     )
     # A lone surrogate has no bytes in UTF-8; none of ours needs one.
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _of_rank(section: Section, material: Material) -> Section:
+    """Of several ranks only one is drawn: say which."""
+    if material.shown_rank is None or section.id == "ranks" or not section.charts:
+        return section
+    return replace(section, title=f"{section.title}, rank {material.shown_rank}")
 
 
 def _text(text: str) -> str:

@@ -32,6 +32,8 @@ class Material:
     window: r.Trace | None = None
     timeline: Timeline | None = None
     facts: TraceFacts | None = None
+    #: Of several ranks the one whose steps, loader, timeline and kernels are shown; None where there is only one.
+    shown_rank: int | None = None
     #: Facts of all ranks that were read from traces, and what these say of each other.
     ranks: dict[int, TraceFacts] = field(default_factory=dict)
     skew: Skew | None = None
@@ -88,15 +90,47 @@ def _of_recording(folder: Path) -> Material:
         title=_title(folder),
         recording=recording,
         log=log,
+        shown_rank=log.process.rank if log is not None and len(_ranks(recording)) > 1 else None,
         window=window if timeline is not None else None,
         timeline=timeline,
         facts=facts,
     )
 
 
+def rank_work(log: ProcessLog) -> tuple[float, float, float] | None:
+    """Return step, own work and wait for data of a process in ms a step; None without steps.
+
+    Its own work is the step without its backward pass and its collectives, in which a rank waits for the others.
+    """
+    from underfed.diagnose.gather import step_table
+
+    table = step_table(log)
+    if table is None:
+        return None
+    regions, step = table.regions(), table.mean("wall")
+    return step, step - regions["backward"] - regions["comms"], regions["data"]
+
+
+def _ranks(recording: Recording) -> dict[int, ProcessLog]:
+    """Processes with steps by rank; of a rank that was started again, the last one."""
+    found: dict[int, ProcessLog] = {}
+    for log in recording.processes:
+        rank, restart = log.process.rank, log.process.restart or 0
+        if (
+            rank is not None
+            and log.step_rows()
+            and (rank not in found or restart >= (found[rank].process.restart or 0))
+        ):
+            found[rank] = log
+    return found
+
+
 def _shown_process(recording: Recording) -> ProcessLog | None:
-    """The process with most time in steps; of ranks that are alike, the lowest."""
+    """The rank that the others wait for, of which the verdict speaks too; else the process with most time in steps."""
     wall = r.STEP_COLUMNS.index("wall")
+    ranks = {rank: work for rank, log in _ranks(recording).items() if (work := rank_work(log)) is not None}
+    if len(ranks) > 1:
+        return _ranks(recording)[max(ranks, key=lambda rank: ranks[rank][1])]
 
     def key(log: ProcessLog) -> tuple[int, int]:
         return sum(row[wall] for row in log.step_rows()) // 1_000_000_000, -(log.process.rank or 0)
@@ -139,6 +173,7 @@ def _of_traces(paths: list[str], step_ms: float | None) -> Material:
     return Material(
         diagnosis=diagnosis,
         title=title,
+        shown_rank=numbers[late] if len(found) > 1 else None,
         timeline=_timeline(place, within),
         facts=every[late],
         ranks=dict(zip(numbers, every, strict=True)),

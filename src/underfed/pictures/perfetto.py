@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from underfed.diagnosis import Diagnosis
 from underfed.errors import MeasurementError
 from underfed.pictures.material import Material
 from underfed.pictures.scene import CAUSE_WORDS, Scene, scene_of
@@ -80,12 +79,12 @@ def render(material: Material) -> bytes:
     if scene is not None:
         zero, end = _extent(scene)
         tracks = Tracks(zero)
-        _findings(tracks, material.diagnosis, zero, end)
+        _findings(tracks, material, zero, end)
         _scene(tracks, scene, zero, end)
     elif material.log is not None and (steps := of_log(material.log)):
         tracks = Tracks(0)
         end = int(steps[-1].at * 1e9 + steps[-1].ms * 1e6)
-        _findings(tracks, material.diagnosis, 0, end)
+        _findings(tracks, material, 0, end)
         _recorded(tracks, material)
     else:
         raise MeasurementError("report: no step and no device event has a time here, so there is no trace to draw")
@@ -109,9 +108,12 @@ def _extent(scene: Scene) -> tuple[int, int]:
     return min(starts), max(ends)
 
 
-def _findings(tracks: Tracks, diagnosis: Diagnosis, begin: int, end: int) -> None:
+def _findings(tracks: Tracks, material: Material, begin: int, end: int) -> None:
+    diagnosis = material.diagnosis
     verdict = diagnosis.verdict
-    said = {"confidence": verdict.confidence, "bound": verdict.bound}
+    said: dict[str, Any] = {"confidence": verdict.confidence, "bound": verdict.bound}
+    if material.shown_rank is not None:
+        said["rank that is drawn"] = material.shown_rank
     tracks.slices(_SAYS, "verdict", [(begin, end, verdict.text, said)])
     for finding in diagnosis.findings:
         args = {

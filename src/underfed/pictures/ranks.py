@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from underfed.pictures.material import Material
+from underfed.pictures.material import Material, rank_work
 from underfed.pictures.shapes import Chart, Section, Table, number
 
 _EMPTY = Section(id="ranks", title="Ranks, late ones first")
@@ -53,7 +53,8 @@ def section(material: Material) -> Section:
     chart = Chart(
         id="rank-chart", title="Who is waited for", says=_says(material, found), table=table, legend=_LEGEND, open=True
     )
-    notes = [] if held else ["The ranks have no collective in common here, so they are in the order of their own work."]
+    why = "no collective is common to them" if material.ranks else "a recording does not time it"
+    notes = [] if held else [f"How long each stood still is not known ({why}), so the order is that of their own work."]
     return replace(_EMPTY, charts=[chart], notes=notes)
 
 
@@ -95,12 +96,9 @@ def of_traces(material: Material) -> list[Rank]:
 
 def of_recording(material: Material) -> list[Rank]:
     """Return the ranks of a recording: own work is the step without its backward pass and its collectives."""
-    from underfed.diagnose.gather import step_table
-
     best: dict[int, Rank] = {}
     for log in material.recording.processes if material.recording is not None else []:
-        rank, table = log.process.rank, step_table(log)
-        if rank is not None and table is not None:
-            regions, step = table.regions(), table.mean("wall")
-            best[rank] = Rank(rank, step, step - regions["backward"] - regions["comms"], regions["data"])
+        rank, work = log.process.rank, rank_work(log)
+        if rank is not None and work is not None:
+            best[rank] = Rank(rank, *work)
     return list(best.values())

@@ -58,7 +58,8 @@ def _x(field: str, title: str, *, whole: bool = False) -> Spec:
             "labelAngle": 0,
             "labelOverlap": "greedy",
             "labelSeparation": 8,
-            **({"tickMinStep": 1, "format": ",d"} if whole else {}),
+            # Half a step is no step: marks between two of them have no number.
+            **({"labelExpr": "datum.value % 1 ? '' : format(datum.value, ',d')"} if whole else {}),
         },
     }
 
