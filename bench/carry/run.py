@@ -98,6 +98,7 @@ def main() -> None:
     words.add_argument("--pairs", type=int, default=5)
     words.add_argument("--megabytes", type=int, default=1000)
     words.add_argument("--files", type=int, default=10_000)
+    words.add_argument("--only", nargs="*", choices=("collect", "pull", "small", "large"), default=[])
     options = words.parse_args()
     for tool in ("b3sum", "rsync"):
         if shutil.which(tool) is None:
@@ -106,6 +107,8 @@ def main() -> None:
     print(
         "| what | size | by hand or rsync (s) | underfed (s) | speed, ratio of pairs (range) |\n|---|---|---|---|---|"
     )
+    only = set(options.only)
+    both = not {"collect", "pull"} & only
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         folder = Path(temporary)
         box = Box(folder / "box").start()
@@ -115,22 +118,20 @@ def main() -> None:
                 ("8 files", large, options.megabytes << 20),
             )
             for shape, make, amount in shapes:
+                if {"small", "large"} & only and make.__name__ not in only:
+                    continue
                 src = folder / "src"
                 size = make(src, amount)
                 far = f"box:{src}"
-                collected = pairs(
-                    folder, options.pairs, (lambda dst, s=src: by_hand(s, dst), lambda dst, s=src: by_collect(s, dst))
-                )
-                print(row(f"collect, {shape}", size, collected), flush=True)
-                pulled = pairs(
-                    folder,
-                    options.pairs,
-                    (
+                if both or "collect" in only:
+                    arms = (lambda dst, s=src: by_hand(s, dst), lambda dst, s=src: by_collect(s, dst))
+                    print(row(f"collect, {shape}", size, pairs(folder, options.pairs, arms)), flush=True)
+                if both or "pull" in only:
+                    arms = (
                         lambda dst, f=far: run(["rsync", "-a", f"{f}/", str(dst)], box.env),
                         lambda dst, f=far: run([*UNDERFED, "pull", f, str(dst)], box.env),
-                    ),
-                )
-                print(row(f"pull, {shape}", size, pulled), flush=True)
+                    )
+                    print(row(f"pull, {shape}", size, pairs(folder, options.pairs, arms)), flush=True)
                 shutil.rmtree(src)
         finally:
             box.close()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from underfed.carry.copies import as_carry_error
+from underfed.carry.crew import Crew, hands
 from underfed.carry.decide import Comparison, compare, verdict
 from underfed.carry.growing import OpenFiles
 from underfed.carry.manifest import Entry, Manifest
@@ -24,6 +27,9 @@ PATIENCE = 5.0
 #: A file younger than this may be written again within the same tick of its clock, in seconds.
 _TICK = 0.05
 _TRIES = 3
+#: From so many files on, several processes share the runs.
+_MANY = 1000
+_NOT_REACHED = "not reached"
 
 
 @dataclass
@@ -80,29 +86,70 @@ def collect(source: Path, store: Store, options: Options, say: Callable[[RunOutc
 
 
 def _each(jobs: list[_Job], sweep: Sweep, store: Store, options: Options, say: Callable[[RunOutcome], None]) -> None:
+    sweep.runs += [job.outcome for job in jobs]
+    files = sum(len(job.taken.files) for job in jobs)
+    count = hands(len(jobs)) if files >= _MANY and store.shared else 1
+    if count > 1:
+        _shared_out(jobs, sweep, store, options, say, count)
+        return
     open_files = OpenFiles()
     for job in jobs:
-        sweep.runs.append(job.outcome)
-        _whole(job, sweep, store, options, open_files)
+        if sweep.stopped:
+            job.outcome.fail(_NOT_REACHED)
+        else:
+            sweep.stopped = _whole(job, store, options, open_files)
         say(job.outcome)
 
 
-def _whole(job: _Job, sweep: Sweep, store: Store, options: Options, open_files: OpenFiles) -> None:
-    if sweep.stopped:
-        job.outcome.fail("not reached")
-        return
+def _shared_out(  # noqa: PLR0917 (as `_each`)
+    jobs: list[_Job], sweep: Sweep, store: Store, options: Options, say: Callable[[RunOutcome], None], count: int
+) -> None:
+    """Have several processes carry the runs; they are told of in order."""
+    open_files = OpenFiles()
+    done: set[int] = set()
+    said = 0
+
+    def work(process: int, number: int) -> bytes:
+        store.keep_share(process, count)
+        stopped = _whole(jobs[number], store, options, open_files)
+        return json.dumps({"outcome": vars(jobs[number].outcome), "stopped": stopped}).encode("ascii")
+
+    def heard(number: int, answer: bytes | None) -> bool:
+        nonlocal said
+        if answer is None:
+            jobs[number].outcome.fail("the process that carried it was ended")
+        else:
+            came = json.loads(answer)
+            vars(jobs[number].outcome).update(came["outcome"])
+            sweep.stopped = sweep.stopped or came["stopped"]
+        done.add(number)
+        while said in done:
+            say(jobs[said].outcome)
+            said += 1
+        return not sweep.stopped
+
+    with Crew(count, work) as crew:
+        crew.share(len(jobs), heard)
+    for number, job in enumerate(jobs):
+        if number not in done:
+            job.outcome.fail(_NOT_REACHED)
+        if number >= said:
+            say(job.outcome)
+
+
+def _whole(job: _Job, store: Store, options: Options, open_files: OpenFiles) -> str | None:
+    """Carry one run; returns why nothing more can be written, if that is so."""
     try:
         _one(job, store, options, open_files)
     except (CarryError, BusyError) as error:
         changed = isinstance(error, CarryError) and error.changed
         job.outcome.fail(str(error), "growing" if changed else "unverified")
-        if isinstance(error, CarryError) and error.permanent:
-            sweep.stopped = str(error)
+        return str(error) if isinstance(error, CarryError) and error.permanent else None
     except OSError as error:  # of a folder, a time or a manifest of the run's own
         failed = as_carry_error(str(error.filename or job.run.path), error)
         job.outcome.fail(str(failed))
-        if failed.permanent:
-            sweep.stopped = str(failed)
+        return str(failed) if failed.permanent else None
+    return None
 
 
 def _preflight(jobs: list[_Job], store: Store) -> None:
@@ -162,9 +209,10 @@ def _wait_until_still(job: _Job, patience: float, open_files: OpenFiles) -> None
         time.sleep(min(0.2, patience))
         open_files.again()
         for path, file in list(job.taken.files.items()):
-            state = file.real.stat() if file.real.exists() else None
-            if state is None:
-                raise CarryError(f"{shown(path)}: vanished while it was waited for", changed=True)
+            try:
+                state = os.stat(file.real)  # noqa: PTH116 (thousands of them)
+            except OSError as error:
+                raise CarryError(f"{shown(path)}: vanished while it was waited for", changed=True) from error
             allocated = min(state.st_size, state.st_blocks * 512)
             identity = (state.st_dev, state.st_ino)
             job.taken.files[path] = Source(
@@ -186,7 +234,7 @@ def _restless(job: _Job, open_files: OpenFiles) -> str | None:
 def _changed(job: _Job) -> str | None:
     for path, file in job.taken.files.items():
         try:
-            state = file.real.stat()
+            state = os.stat(file.real)  # noqa: PTH116 (as above)
         except OSError as error:
             return f"{shown(path)}: {error.strerror}"
         seen = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns)

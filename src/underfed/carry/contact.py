@@ -57,14 +57,15 @@ class Guide:
                 listing.complete = hashed
                 listing.end()
 
-    def again(self) -> list[Record]:
-        """Return what is there now. Raises FarError when the session is gone."""
+    def again(self) -> list[Record] | None:
+        """Return what is there now, None if that is what was listed. Raises FarError when the session is gone."""
         if self._reader:
             self._reader.join()
         if self.failure:
             raise self.failure
         self._session.tell("again")
-        return [record for record in self._records if record.kind not in _ALIVE]
+        now = [record for record in self._records if record.kind not in _ALIVE]
+        return None if [record.kind for record in now] == ["u"] else now
 
     def close(self) -> None:
         """End the session."""

@@ -65,7 +65,7 @@ def compare(files: dict[str, Source], place: RunPlace) -> Comparison:
 def hash_source(source: Source) -> str:
     """Hash a source file. Raises CarryError when it cannot be read or is not what was listed."""
     try:
-        digest, length = hash_file(source.real.resolve())
+        digest, length = hash_file(os.path.realpath(source.real))
     except OSError as error:
         raise CarryError(f"{shown(source.path)}: {error.strerror}") from error
     if length != source.size:

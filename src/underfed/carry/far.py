@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, NamedTuple
 
 from underfed.carry.names import shown
 from underfed.errors import UsageError
@@ -72,8 +72,7 @@ def parse_address(text: str) -> Address:
     return Address(host, match[2] or ".")
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """One record of a far script, see far_script."""
 
     kind: str
@@ -187,29 +186,31 @@ class Session:
 
     def records(self) -> Iterator[Record]:
         """Give the script's records up to its end. Raises FarError if the output stops before that."""
-        buffer = bytearray()
         fields: list[bytes] = []
+        begun: list[bytes] = []
+        length = 0
         while True:
             if not self.wait(self.silence):
                 raise FarError("dropped", f"{self.address.host}: no sign of life for {self.silence:.0f} s")
             block = os.read(self.out.fileno(), 1 << 18)
             if not block:
                 raise self.failure(started=True)
-            searched = len(buffer)
-            buffer += block
-            if len(buffer) > _LARGEST_FIELD:
+            begun.append(block)
+            length += len(block)
+            if length > _LARGEST_FIELD:
                 raise FarError("far side", f"{self.address.host}: gives what is no answer of our script")
-            begin = 0
-            while (end := buffer.find(b"\0", max(begin, searched))) >= 0:
-                fields.append(bytes(buffer[begin:end]))
-                begin = searched = end + 1
-                if len(fields) == 6:
-                    record = _record(fields)
-                    fields = []
-                    if record.kind == "e":
-                        return
-                    yield record
-            del buffer[:begin]
+            if b"\0" not in block:
+                continue
+            *whole, rest = b"".join(begun).split(b"\0")
+            begun, length = [rest], len(rest)
+            fields += whole
+            used = len(fields) // 6 * 6
+            for at in range(0, used, 6):
+                record = _record(fields[at : at + 6])
+                if record.kind == "e":
+                    return
+                yield record
+            del fields[:used]
 
     def failure(self, *, started: bool, noise: bytes = b"") -> FarError:
         """Say why the session ended."""
@@ -241,11 +242,14 @@ class Session:
         self.close()
 
 
+_NAMES = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+
+
 def _record(fields: list[bytes]) -> Record:
     kind, size, mtime, mode, path, extra = fields
-    name = os.fsdecode(path)
+    name = path.decode(*_NAMES)
     name = name[2:] if name.startswith("./") else name
-    return Record(os.fsdecode(kind), _number(size), _number(mtime), _number(mode), name, os.fsdecode(extra))
+    return Record(kind.decode(*_NAMES), _number(size), _number(mtime), _number(mode), name, extra.decode(*_NAMES))
 
 
 def _number(field: bytes) -> int | None:

@@ -4,7 +4,7 @@ Names travel as data only: the remote command line is always `sh -s`, and every 
 The answer is a line with a nonce (login shells print greetings), then records of six fields, each ended by a NUL:
 kind, size, mtime in ns, mode, path, extra. Kinds: d folder, f file, l link (extra: target), o other, m manifest
 (extra: its text), s listing done, h hash (extra: algorithm:hex), t still alive, x error (extra: reason), a tool that is
-there (extra: its name), p all is hashed and a word is waited for, e end.
+there (extra: its name), p all is hashed and a word is waited for, u all is as it was, e end.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ def runs(tool):
     return False
 b3sum = blake3 is None and runs("b3sum")
 last, sent = [time.time()], [0.0]
+held = None
 def put(kind, path=b"", size="", mtime="", mode="", extra=b""):
-    fields = [kind.encode(), str(size).encode(), str(mtime).encode(), str(mode).encode(), path, extra]
-    out.write(b"\0".join(fields) + b"\0")
+    head = "\0".join((kind, str(size), str(mtime), str(mode), "")).encode()
+    record = b"".join((head, path, b"\0", extra, b"\0"))
+    held.append(record) if held is not None and kind != "t" else out.write(record)
 def alive():
     if time.time() - last[0] > 2:
         last[0] = time.time()
@@ -109,13 +111,15 @@ stack = []
 def walk():
     del files[:]
     covered.clear()
-    for unit in sorted(os.listdir(b".")) if guide else units:
+    tops = sorted(os.listdir(b".")) if guide else units
+    for unit in tops:
         stack.append(unit)
         while stack:
             look(stack.pop(), 1)
+    return tops, files[:]
 if guide:
     put("a", os.fsencode(sys.executable), extra=b"python")
-walk()
+before = walk()
 put("s")
 out.flush()
 def order(file):
@@ -136,7 +140,13 @@ if guide:
     out.flush()
     for line in iter(sys.stdin.readline, ""):  # a shell that reads byte by byte leaves the rest of its script there
         if line.strip() == "again":
-            walk()
+            held = []
+            same = walk() == before
+            for record in [] if same else held:
+                out.write(record)
+            held = None
+            if same:
+                put("u")
             break
 put("e")
 out.flush()
@@ -244,7 +254,7 @@ def contact_script(root: str, nonce: str) -> str:
     """Return the script that says what tools are there, and what is in a folder.
 
     With Python there: the whole tree, its hashes, and, after a line `again` on its standard input, the tree once more
-    (kinds a, d, f, l, o, m, x, s, h, p). Without: what lies directly in the folder (a, d, f, l).
+    where it has changed (a, d, f, l, o, m, x, s, h, p, u). Without: what lies directly in the folder (a, d, f, l).
     """
     return _head(root, nonce) + _FIND_PYTHON + _TOOLS.format(call=f"exec {_call('guide', 0, True)}")
 

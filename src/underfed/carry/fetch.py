@@ -60,6 +60,7 @@ def by_rsync(
     staging: Path,
     lock: int,
     *,
+    large: bool,
     holes: bool,
     compress: bool,
     silence: float,
@@ -70,11 +71,15 @@ def by_rsync(
 
     With `holes` zeros become holes, for which rsync writes in pieces of 1 kB.
 
-    `arrived` hears each name when its file is complete, `progress` the bytes so far. Raises FarError, NoRsyncError.
+    `arrived` hears each name when its file is complete, `progress` the bytes so far, while a file comes only if files
+    are `large`: rsync tells of every small one as well, which takes it as long as to carry it.
+
+    Raises FarError, NoRsyncError.
     """
     words = [
         *("rsync", "-8", "-s", "-I", "-t", "--partial", "--inplace", "--no-implied-dirs", "--chmod=u+rw"),
-        *("--files-from=-", "--from0", "--out-format=>%b %n", "--info=progress2", f"--timeout={max(1, int(silence))}"),
+        *("--files-from=-", "--from0", "--out-format=>%b %n", f"--timeout={max(1, int(silence))}"),
+        *(("--info=progress2",) if large else ()),
         *(("-z",) if compress else ()),
         *(("-S",) if holes else ()),
         *("-e", " ".join(ssh_words(address.host, silence)), "--", address.rsync_root, f"{staging}/"),

@@ -77,7 +77,7 @@ class Landing:
 
     def _size(self, path: str) -> int:
         try:
-            return (self.staging / path).lstat().st_size
+            return os.lstat(f"{self.staging}/{path}").st_size
         except OSError:
             return 0
 
@@ -86,7 +86,7 @@ class Landing:
         try:
             for path in batch:
                 with self._guarded(path):
-                    opened[path] = fd = os.open(self.staging / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                    opened[path] = fd = os.open(f"{self.staging}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
                     mode = self.mode(path)
                     if mode is not None:
                         with contextlib.suppress(OSError):  # a file system without modes

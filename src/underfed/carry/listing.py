@@ -51,8 +51,9 @@ class Listing:
         if record.kind in {"t", "s", "a"}:
             return
         path = record.path
-        if not safe_relative(path) or path.split("/")[0] not in self.units or path.split("/")[0] == INCOMING:
-            if path.split("/")[0] != INCOMING:
+        first = path.partition("/")[0]
+        if first not in self.units or first == INCOMING or not safe_relative(path):
+            if first != INCOMING:
                 self.wrong[path] = "a name that would leave the destination; it is not carried"
             else:
                 self.notes.append((path, f"{shown(path)}: an unfinished pull lies there; it is not carried"))

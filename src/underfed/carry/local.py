@@ -8,6 +8,7 @@ import fcntl
 import os
 import shutil
 import stat
+import time
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
@@ -24,10 +25,13 @@ from underfed.carry.take import Source
 from underfed.errors import UsageError
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL})
+_LOCK_PATIENCE = 3.0
 
 
 class LocalStore(Store):
     """Runs below a folder."""
+
+    shared = True
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -54,6 +58,11 @@ class LocalStore(Store):
             self._reserve.release()
         self._reserve = None
 
+    def keep_share(self, process: int, of: int) -> None:
+        """Take temporary names that the other processes do not take."""
+        if self._reserve:
+            self._reserve.keep_share(process, of)
+
     def space_text(self) -> str:
         """Return bytes and inodes left, or why they are not known: a mount may have gone away."""
         try:
@@ -75,7 +84,7 @@ class LocalStore(Store):
         except OSError as error:
             raise as_carry_error(path, error) from error
         try:
-            locked = take_lock(lock, folder)
+            locked = take_lock(lock, folder, _LOCK_PATIENCE)
             place = LocalRun(self.folder, path, self._reserve)
             if locked:
                 shutil.rmtree(place.incoming, ignore_errors=True)
@@ -225,14 +234,21 @@ def read_manifest(path: Path) -> tuple[Manifest | None, str | None]:
             return None, error.strerror
 
 
-def take_lock(fd: int, folder: Path) -> bool:
-    """Lock an open folder until it is closed; False where the file system has no locks. Raises BusyError."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise BusyError(f"{shown(folder)}: another underfed is writing there; wait for it to end") from error
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        return False
-    return True
+def take_lock(fd: int, folder: Path, patience: float) -> bool:
+    """Lock an open folder until it is closed; False where the file system has no locks.
+
+    What a killed process left running ends by itself, so a lock is waited for, in seconds. Raises BusyError.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError as error:  # noqa: PERF203 (it waits)
+            if time.monotonic() > deadline:
+                raise BusyError(f"{shown(folder)}: another underfed is writing there; wait for it to end") from error
+            time.sleep(0.05)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            return False

@@ -70,13 +70,9 @@ class Manifest:
 
 def safe_relative(path: object) -> bool:
     """Say whether a name read from elsewhere is a plain path below a folder: it cannot leave it."""
-    return (
-        isinstance(path, str)
-        and path != ""
-        and "\0" not in path
-        and not path.startswith("/")
-        and all(part not in {"", ".", ".."} for part in path.split("/"))
-    )
+    if not isinstance(path, str) or path == "" or "\0" in path or path[0] == "/" or path[-1] == "/" or "//" in path:
+        return False
+    return (path[0] != "." and "/." not in path) or not any(part in {".", ".."} for part in path.split("/"))
 
 
 def decode(data: bytes) -> Manifest:

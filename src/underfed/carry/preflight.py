@@ -101,7 +101,7 @@ def _probe(  # noqa: PLR0917 (recursive, once)
     folder: Path, files: int, folders: int, total: int, base: Path, names: Sequence[str], *, again: bool = True
 ) -> Reserve:
     probe, lock = None, -1
-    made: list[Path] = []
+    made: list[str] = []
     try:
         probe = Path(tempfile.mkdtemp(prefix=f"{PROBE}-", dir=folder))
         lock = os.open(probe / LOCKED, os.O_CREAT | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -122,7 +122,8 @@ def _probe(  # noqa: PLR0917 (recursive, once)
         return Reserve(probe, lock, kept, mode)
     except BaseException as error:
         for left in made:
-            left.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(left)  # noqa: PTH108 (thousands of them)
         if probe is not None:
             clear(probe)
         if lock >= 0:
@@ -141,7 +142,7 @@ def _probe(  # noqa: PLR0917 (recursive, once)
         raise NoRoomError(f"{shown(folder)}: cannot be written: {error.strerror}; nothing was copied") from error
 
 
-def _make_empty(base: Path, names: Sequence[str], made: list[Path]) -> None:
+def _make_empty(base: Path, names: Sequence[str], made: list[str]) -> None:
     """Make files to be filled; a name that cannot be is left to the transfer, which says so of that file alone."""
     folders: set[str] = set()
     for name in names:
@@ -150,8 +151,8 @@ def _make_empty(base: Path, names: Sequence[str], made: list[Path]) -> None:
             if folder not in folders:
                 make_folders(base, folder)
                 folders.add(folder)
-            os.close(os.open(base / name, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW, 0o600))
-            made.append(base / name)
+            os.close(os.open(f"{base}/{name}", os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+            made.append(f"{base}/{name}")
         except OSError as error:  # noqa: PERF203 (each file fails by itself)
             if error.errno in PERMANENT:
                 raise

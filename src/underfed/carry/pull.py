@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from underfed.carry.contact import Contact, contact, top
-from underfed.carry.far import Address, FarError, stop_all
+from underfed.carry.far import Address, FarError, Record, stop_all
 from underfed.carry.links import dead_links
 from underfed.carry.listing import Listing
 from underfed.carry.local import take_lock
 from underfed.carry.names import INCOMING, plural, shown, size_text
 from underfed.carry.preflight import PERMANENT, clear_left_probes
-from underfed.carry.store import BusyError
 from underfed.carry.unit import Base, UnitPull
 from underfed.carry.unit_outcome import PullOptions, UnitOutcome
 from underfed.carry.wire import Wire
@@ -275,15 +274,7 @@ def _destination(root: Path, *, check: bool) -> Iterator[tuple[Path, int]]:
     except OSError as error:
         raise UsageError(f"pull: {shown(root)}: cannot be written: {error.strerror}; name another DST") from error
     try:
-        deadline = time.monotonic() + _LOCK_PATIENCE  # what a killed pull left running ends by itself
-        while True:
-            try:
-                take_lock(lock, root)
-                break
-            except BusyError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
+        take_lock(lock, root, _LOCK_PATIENCE)
         clear_left_probes(root)
         yield staging, lock
         _sweep_empty(staging)
@@ -311,12 +302,19 @@ def _dead(root: Path, jobs: list[UnitPull]) -> list[str]:
 def _changed_meanwhile(base: Base, jobs: list[UnitPull], found: Contact) -> list[str]:
     """Look at the far side once more: what changed since its files were listed is not what was proven."""
     try:
-        names, later = _look_again(base, found)
+        again = _look_again(base, jobs, found)
     except FarError as error:
         return [f"whether something changed there meanwhile could not be seen: {error}"]
+    if again is None:
+        return []
+    folders, loose, _ = top(again)
+    names = folders + loose
     new = sorted(set(names) - set(found.folders + found.loose))
     reasons = [f"new there since the start: {shown(name)}" for name in new]
-    if later is not None:
+    if base.python:
+        later = Listing(names)
+        for record in again:
+            later.add(record)
         before: dict[str, Any] = {}
         for job in jobs:
             before.update(job.listing.state() if job.listing else {})
@@ -329,20 +327,12 @@ def _changed_meanwhile(base: Base, jobs: list[UnitPull], found: Contact) -> list
     return reasons
 
 
-def _look_again(base: Base, found: Contact) -> tuple[list[str], Listing | None]:
-    """Return the names directly in the far folder and, where Python is there, the tree: by the session that is open."""
-    again = None
+def _look_again(base: Base, jobs: list[UnitPull], found: Contact) -> list[Record] | None:
+    """Return what is in the far folder now, by the session that is open where one is; None for what was listed."""
     if found.guide:
         with contextlib.suppress(FarError):
             again = found.guide.again()
-    if again is None:
-        fresh = contact(base.address, base.options.silence)
-        fresh.close()
-        again = fresh.listed
-    folders, loose, _ = top(again)
-    if not base.python:
-        return folders + loose, None
-    listing = Listing(folders + loose)
-    for record in again:
-        listing.add(record)
-    return folders + loose, listing
+            return again if again is not None or all(job.guided for job in jobs) else found.listed
+    fresh = contact(base.address, base.options.silence)
+    fresh.close()
+    return fresh.listed

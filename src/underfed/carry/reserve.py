@@ -35,6 +35,16 @@ class Reserve:
         except IndexError:
             return None
 
+    def keep_share(self, process: int, of: int) -> None:
+        """Keep every so many-th name: the others are for other copies of this process. Once only counts.
+
+        The lock is theirs no more either: it is to end with the first process.
+        """
+        if self.lock >= 0:
+            self._names = deque(list(self._names)[process::of])
+            os.close(self.lock)
+            self.lock = -1
+
     def release(self) -> None:
         """Remove what was not taken."""
         clear(self.folder)

@@ -69,11 +69,10 @@ def _visit(source: Path, folder: Path, marker: str, found: Found) -> bool:
     for entry in entries:
         if entry.name in OURS or entry.name.startswith(".underfed"):
             continue
-        below = folder / entry.name
         if entry.is_symlink():
-            _visit_link(source, below, bool(markers), found)
+            _visit_link(source, folder / entry.name, bool(markers), found)
         elif entry.is_dir(follow_symlinks=False):
-            inside |= _visit(source, below, marker, quiet)
+            inside |= _visit(source, folder / entry.name, marker, quiet)
     found.runs += quiet.runs
     if markers:
         # What a finished run holds is its own: a folder in it without a marker is no unfinished run.

@@ -80,9 +80,10 @@ class RunPlace(ABC):
 
 
 class Store(ABC):
-    """Where runs go. `name` is how the user wrote it."""
+    """Where runs go. `name` is how the user wrote it; `shared`: copies of this process may carry runs as well."""
 
     name: str
+    shared = False
 
     @abstractmethod
     def prepare(self) -> None:
@@ -94,6 +95,9 @@ class Store(ABC):
 
     def release(self) -> None:  # noqa: B027 (nothing is held where nothing is counted)
         """Give back what `check_room` holds."""
+
+    def keep_share(self, process: int, of: int) -> None:  # noqa: B027 (as above)
+        """This is the copy of this number of so many: what `check_room` holds is shared out among them."""
 
     @abstractmethod
     def space_text(self) -> str:

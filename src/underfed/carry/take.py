@@ -41,7 +41,7 @@ class Source:
     """A file to take: where it goes below the run's folder, where it is, and what it looked like when listed."""
 
     path: str
-    real: Path
+    real: str
     size: int
     mtime_ns: int
     mode: int
@@ -78,7 +78,7 @@ def take_files(run: Run, source: Path, choice: Choice, nested: set[str]) -> Take
     taken = Taken()
     seen: list[str] = []
     wanted = _wanted(run, choice)
-    _walk(run, source, run.folder, "", choice, nested, frozenset(), wanted, taken, seen)
+    _walk(run, source, str(run.folder), "", choice, nested, frozenset(), wanted, taken, seen)
     for pattern in choice.take or ():
         literal = not any(c in pattern for c in "*?[")
         if not any(_matches(path, (pattern,)) for path in seen):
@@ -115,7 +115,7 @@ def _matches(path: str, patterns: tuple[str, ...]) -> bool:
 def _walk(  # noqa: PLR0917 (recursive)
     run: Run,
     source: Path,
-    folder: Path,
+    folder: str,
     prefix: str,
     choice: Choice,
     nested: set[str],
@@ -134,11 +134,12 @@ def _walk(  # noqa: PLR0917 (recursive)
         taken.wrong.append(f"{shown(prefix or run.path)}: {error.strerror}")
         return
     for entry in entries:
-        path, below = prefix + entry.name, folder / entry.name
+        path, below = prefix + entry.name, f"{folder}/{entry.name}"
         if entry.name in OURS:
             continue
         chosen = wanted is None or _matches(path, wanted)
-        if entry.is_symlink():
+        link = entry.is_symlink()
+        if link:
             if not chosen and not _leads_on(path, wanted):
                 continue
             why = _bad_link(below, source, choice.links)
@@ -146,12 +147,19 @@ def _walk(  # noqa: PLR0917 (recursive)
                 seen.append(path)
                 taken.wrong.append(f"{shown(path)}: {why}")
                 continue
-        if below.is_dir():
-            if entry.is_symlink() or below.relative_to(source).as_posix() not in nested:
+        if _is_folder(entry):
+            if link or os.path.relpath(below, source) not in nested:
                 _walk(run, source, below, path + "/", choice, nested, above | {real}, wanted, taken, seen)
         elif chosen:
             seen.append(path)
             _add(path, below, taken)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link through a folder that may not be entered: said when the file cannot be looked at
 
 
 def _leads_on(path: str, wanted: tuple[str, ...] | None) -> bool:
@@ -159,8 +167,8 @@ def _leads_on(path: str, wanted: tuple[str, ...] | None) -> bool:
     return wanted is None or any(_matches(path + "/x", (w,)) or w.startswith(path + "/") for w in wanted)
 
 
-def _bad_link(link: Path, source: Path, links: Links) -> str | None:
-    target = shown(link.readlink())
+def _bad_link(link: str, source: Path, links: Links) -> str | None:
+    target = shown(os.readlink(link))  # noqa: PTH115 (a string)
     if links == "refuse":
         return f"link to {target}, and links are refused"
     real = os.path.realpath(link)
@@ -169,9 +177,9 @@ def _bad_link(link: Path, source: Path, links: Links) -> str | None:
     return None if os.path.exists(real) else f"dead link to {target}"  # noqa: PTH110 (a loop of links is dead too)
 
 
-def _add(path: str, real: Path, taken: Taken) -> None:
+def _add(path: str, real: str, taken: Taken) -> None:
     try:
-        state = real.stat()
+        state = os.stat(real)  # noqa: PTH116 (thousands of them)
     except OSError as error:
         taken.wrong.append(f"{shown(path)}: {error.strerror}")
         return
@@ -200,7 +208,7 @@ def _take_also(run: Run, pattern: str, choice: Choice, taken: Taken) -> None:
         elif path.is_symlink() and choice.links == "refuse":
             taken.wrong.append(f"{shown(path.name)}: link, and links are refused")
         else:
-            _add(path.name, path, taken)
+            _add(path.name, hit, taken)
 
 
 def _check_shards(taken: Taken) -> None:
@@ -209,7 +217,7 @@ def _check_shards(taken: Taken) -> None:
         if not path.endswith(".index.json") or file.size > _LARGEST_INDEX:
             continue
         try:
-            weights = json.loads(file.real.read_bytes())["weight_map"]
+            weights = json.loads(Path(file.real).read_bytes())["weight_map"]
             shards = {name for name in weights.values() if isinstance(name, str)}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue

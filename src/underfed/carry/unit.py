@@ -24,6 +24,9 @@ from underfed.carry.tree import Tree
 from underfed.carry.unit_outcome import PullOptions, UnitOutcome
 from underfed.carry.wire import Turn, Wire
 
+#: Files of this mean size in bytes, or more, are told of while they come.
+_LARGE = 256 << 10
+
 Proof = Literal["verified", "other bytes", "no hash", "missing"]
 
 
@@ -66,10 +69,11 @@ class UnitPull:
         self._tally = 0
         self._fetched: dict[str, int] = {}
         self._guide: Guide | None = None
+        self.guided = False  # whether the listing is that of the session that was open
 
     def follow(self, guide: Guide, listing: Listing) -> None:
         """Take the tree and its hashes from a session that is open already, for the first attempt."""
-        self._guide, self.listing = guide, listing
+        self._guide, self.listing, self.guided = guide, listing, True
 
     def part(self, path: str) -> UnitOutcome:
         """Return the outcome of the part that a path belongs to."""
@@ -115,6 +119,7 @@ class UnitPull:
             return
         if guide:  # a manifest there is broken: hashes are asked for instead
             self._trust, self.listing = False, None
+        self.guided = False
         base = self.base
         skip = self._skip()
 
@@ -287,28 +292,38 @@ class UnitPull:
     def _transfer(self, listing: Listing, paths: list[str], landing: Landing, turn: Turn) -> None:
         base, options = self.base, self.base.options
         paths = sorted(paths, key=os.fsencode)
-        before = self._tally = 0
+        before = self._tally = come = 0
+        large = True
 
         def progress(count: int) -> None:
             base.moved(before + count - self._tally)
             self._tally = before + count
             turn.at(self._tally)
 
+        def arrived(path: str) -> None:
+            nonlocal come
+            if not large:
+                come += listing.files[path].size or 0 if path in listing.files else 0
+                progress(come)
+            landing.arrived(path)
+
         if base.rsync and local_rsync():
             try:
                 for holes in (False, True):
                     names = [path for path in paths if listing.files[path].may_have_holes is holes]
-                    before = self._tally
+                    before, come = self._tally, 0
+                    large = sum(listing.files[path].size or 0 for path in names) > _LARGE * len(names)
                     if names:
                         by_rsync(
                             base.address,
                             names,
                             base.staging,
                             base.lock,
+                            large=large,
                             holes=holes,
                             compress=options.compress,
                             silence=options.silence,
-                            arrived=landing.arrived,
+                            arrived=arrived,
                             progress=progress,
                         )
                 return
