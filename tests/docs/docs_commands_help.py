@@ -20,17 +20,27 @@ PROGRAM = re.compile(r"(?:\$ )?((?:\.venv/bin/)?(?:underfed|make|pip|python3?|ns
 
 #: Wide gaps are columns of something shown, such as a page of the live view that begins with the command's name.
 _COLUMNS = re.compile(r"\S {2,}\S")
+#: Commands that take a minute or need a run beside them: test_long_commands.py runs each as it is shown (`slow`). The
+#: short form of each runs always: in tests/attach, tests/carry, tests/planted, tests/trial and tests/tune.
+LONG = (
+    "underfed attach PID",
+    "underfed attach train.py",
+    "underfed pull box:/durable/results results",
+    "underfed run -- torchrun --nproc-per-node=2 train.py",
+    "underfed try T4=8 -- python train.py",
+    "underfed try threads=1 -- python train.py",
+    "underfed tune --budget 300 -- python train.py",
+    "underfed tune -- python train.py",
+)
 #: Commands that no test of this folder runs: by their first words, with the reason. All others of underfed are run.
 NOT_RUN = {
-    "underfed attach": "looks ten seconds at a run; tests/attach does so at real ones",
-    "underfed collect checkpoints /durable/results": "writes to a disk of the user's; tests/carry runs it",
+    "underfed attach --gpu 0": "needs a GPU; tests/attach plays one",
+    "underfed attach train.py --watch": "goes on until the run ends, on a terminal; tests/live does so",
     "underfed demo": "tests/report/test_demo.py runs it",
-    "underfed pull": "needs a host to ssh to; tests/carry runs it against a real sshd",
-    "underfed read report.sqlite": "needs an export of Nsight; tests/read makes some by its schema and reads them",
-    "underfed read s3:": "needs an object store",
-    "underfed run -- torchrun": "two ranks take longer than all others together; tests/planted runs torchrun",
-    "underfed try": "whole runs in turns; tests/trial runs it",
-    "underfed tune": "a search over whole runs; tests/tune runs it",
+    "underfed read s3:": "needs an object store; tests/read reads from fsspec's own",
+    "underfed run -- torchrun --nproc-per-node=8": "more ranks than CI has cores; with two of them it is run",
+    "underfed try prefetch_factor=4 T12 -- torchrun": "two ranks in turns; tests/trial tries several changes at once",
+    "underfed tune --budget 600 --memory 16G -- torchrun": "two ranks for ten minutes; tests/tune sets both options",
     "make": "what CI runs, or makes an environment; test_generated.py proves that the targets exist",
     "pip": "needs a package index; test_extras_exist proves the names",
     "python bench": "measures for minutes; test_scripts_exist proves the paths",
@@ -78,7 +88,9 @@ class Shown:
     def synopsis(self) -> bool:
         """Whether it stands for many commands: words to be replaced, parts that may be left out."""
         words = self.text.replace("--nproc-per-node", "")
-        return bool(re.search(r"\[|\.\.\.|\||\b(?!RECORDING\b|T\d|X\d)[A-Z]{2,}\b|\b[AB]\b|\bX\b|\bN\b", words))
+        return bool(
+            re.search(r"\[|\.\.\.|\||\b(?!RECORDING\b|README\b|T\d|X\d)[A-Z]{2,}\b|\b[AB]\b|\bX\b|\bN\b", words)
+        )
 
     @property
     def reason(self) -> str | None:
@@ -86,6 +98,8 @@ class Shown:
         found = [why for start, why in NOT_RUN.items() if self.text.startswith(start)]
         if found:
             return found[0]
+        if self.text in LONG:
+            return "test_long_commands.py runs it"
         if self.mention:
             return "a name in the text"
         return "a synopsis: its parts are parsed" if self.synopsis else None
@@ -95,7 +109,8 @@ class Shown:
         """Whether prose only names it: `underfed read`, `underfed read --json`, `underfed run --`."""
         words = self.text.split()
         bare = all(word.startswith("-") for word in words[2:])
-        return not self.in_block and bare and (words[1] not in WHOLE or words[-1] == "--help")
+        whole = words[1] in WHOLE or (words[-1] == "--help" and words[1] != "COMMAND")
+        return not self.in_block and bare and not whole
 
 
 def shown() -> list[Shown]:
@@ -157,8 +172,28 @@ def prepare(folder: Path) -> None:
             json.dump(
                 {"traceEvents": _events(), "distributedInfo": {"rank": int(name[-1] == "1"), "world_size": 2}}, file
             )
+    (folder / "checkpoints/one").mkdir(parents=True)
+    (folder / "checkpoints/one/best_metrics.json").write_text('{"loss": 0.5}\n', encoding="utf-8")
+    (folder / "checkpoints/one/best.pt").write_bytes(bytes(100))
+    (folder / "durable/results").mkdir(parents=True)
+    _nsight(folder / "report.sqlite")
     shutil.copytree(ROOT / "docs", folder / "docs")
     shutil.copy(ROOT / "README.md", folder)
+
+
+def _nsight(path: Path) -> None:
+    """Make an export with the same ten steps as in the traces."""
+    sys.path.append(str(ROOT / "tests" / "read"))
+    from nsight_help import Export
+
+    export = Export(path)
+    export.card(0, "NVIDIA H100 80GB HBM3", 50, 0)
+    for step in range(10):
+        at = step * 10_000_000
+        export.range(50, 50, at, at + 9_990_000, f"step {step}")
+        export.call(50, 50, at + 1000, at + 6000, "cudaLaunchKernel", step + 1)
+        export.kernel(50, at + 10_000, at + 9_010_000, "sgemm", correlation=step + 1)
+    export.done()
 
 
 def _events() -> list[dict[str, object]]:
@@ -178,7 +213,8 @@ def _events() -> list[dict[str, object]]:
 
 
 def words_to_run(command: str, recording: str) -> list[str]:
-    """Return the words of a command with this Python's underfed and python, and a recording that exists."""
+    """Return the words of a command with this Python's underfed, a recording that exists, and a disk of the test's."""
+    command = command.replace("/durable/", f"{Path(recording).parent}/durable/")
     if " > " in command:
         return ["bash", "-c", command]
     words = [recording if word == "RECORDING" else word for word in shlex.split(command)]

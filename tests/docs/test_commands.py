@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from cyclopts import App
-from docs_commands_help import EXPECTED, NOT_RUN, PAGES, ROOT, Shown, filled, prepare, shown, words_to_run
+from docs_commands_help import EXPECTED, LONG, NOT_RUN, PAGES, ROOT, Shown, filled, prepare, shown, words_to_run
 from markdown_it import MarkdownIt
 
 from underfed.cli import COMMANDS, PASS_THROUGH
@@ -107,6 +107,10 @@ def test_reasons_are_for_commands_that_are_shown() -> None:
     texts = [each.text for each in SHOWN]
     unused = {start for start in NOT_RUN if not any(text.startswith(start) for text in texts)}
     assert unused == set()
+    assert set(LONG) <= set(texts)
+    # What is neither run here nor in test_long_commands.py is a name, a synopsis, or has its reason.
+    for each in OURS:
+        assert each in RUN or each.text in LONG or each.mention or each.synopsis or each.reason in NOT_RUN.values()
     assert [each.text for each in SHOWN if each not in OURS and each.reason is None] == []
 
 
