@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -90,6 +92,68 @@ def test_killed_at_random_points(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_killed_at_many_random_points(tmp_path: Path) -> None:
     assert kill_collect(tmp_path, KILLS_SLOW) >= KILLS_SLOW
+
+
+def many_files(src: Path) -> None:
+    """Enough for several processes to share the runs."""
+    for number in range(4):
+        run = make_run(src / f"run{number}", number, 3_000_000)
+        for small in range(100):
+            (run / "protocol" / f"{small}.yaml").write_text(f"{number} {small}")
+
+
+def processes_below(pid: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(stat.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: one process carries all")
+def test_a_process_of_several_that_dies_costs_its_run_alone(tmp_path: Path) -> None:
+    many_files(tmp_path / "src")
+    (tmp_path / "dst/run1").mkdir(parents=True)
+    held = os.open(tmp_path / "dst/run1", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)  # its carrier waits, and is found by that
+    sweep = subprocess.Popen([*UNDERFED, "collect", tmp_path / "src", tmp_path / "dst"], stdout=subprocess.PIPE)
+    victim = None
+    while victim is None and sweep.poll() is None:
+        for pid in processes_below(sweep.pid):
+            links = [os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir() if os.path.islink(fd)]
+            if str(tmp_path / "dst/run1") in links:
+                victim = pid
+    assert victim is not None and sweep.stdout is not None
+    os.kill(victim, signal.SIGKILL)
+    said = sweep.stdout.read().decode()
+    os.close(held)
+    assert sweep.wait() == 1 and "the process that carried it was ended" in said and said.count("verified  run") == 3
+    assert claims_hold(tmp_path / "dst") == 3
+    assert underfed("collect", tmp_path / "src", tmp_path / "dst").returncode == 0
+    assert claims_hold(tmp_path / "dst") == 4
+
+
+def test_an_interrupt_is_one_line_and_leaves_no_process(tmp_path: Path) -> None:
+    many_files(tmp_path / "src")
+    sweep = subprocess.Popen(
+        [*UNDERFED, "collect", tmp_path / "src", tmp_path / "dst"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    while sweep.poll() is None and not list(tmp_path.glob("dst/run*")):
+        time.sleep(0.001)
+    helpers = processes_below(sweep.pid)
+    os.killpg(sweep.pid, signal.SIGINT)
+    said = sweep.communicate()[1]
+    assert sweep.returncode == 1 and "interrupted; run the same command again" in said and said.count("\n") == 1, said
+    assert not any(Path(f"/proc/{pid}").exists() for pid in helpers)
+    assert underfed("collect", tmp_path / "src", tmp_path / "dst").returncode == 0
+    assert claims_hold(tmp_path / "dst") == 4 and not list(tmp_path.glob("dst/.underfed*"))
 
 
 def test_no_room_for_the_bytes(tmp_path: Path) -> None:
@@ -321,8 +385,6 @@ def test_bytes_that_rot_behind_the_file_system(tmp_path: Path) -> None:
 
 
 def test_two_sweeps_into_one_run_do_not_mix(tmp_path: Path) -> None:
-    import fcntl
-
     make_run(tmp_path / "src/a")
     (tmp_path / "dst/a").mkdir(parents=True)
     lock = os.open(tmp_path / "dst/a", os.O_RDONLY)

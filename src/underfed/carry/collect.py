@@ -28,7 +28,7 @@ PATIENCE = 5.0
 _TICK = 0.05
 _TRIES = 3
 #: From so many files on, several processes share the runs.
-_MANY = 1000
+_MANY = 100
 _NOT_REACHED = "not reached"
 
 

@@ -63,6 +63,7 @@ def collect(
         One JSON object on stdout instead of lines.
     """
     import json as encoder
+    import sys
 
     from underfed.carry.collect import Options
     from underfed.carry.collect import collect as sweep_up
@@ -77,7 +78,12 @@ def collect(
         raise UsageError("collect: --marker is empty; give the name of the file that says a run is finished")
     choice = Choice(tuple(take) if take else None, all, tuple(also or ()), links)
     options = Options(marker, choice, read_roster(expect) if expect else None, force, check)
-    sweep = sweep_up(src, _store(src, dst), options, lambda run: None if json else say("\n".join(run.line())))
+    store = _store(src, dst)
+    try:
+        sweep = sweep_up(src, store, options, lambda run: None if json else say("\n".join(run.line())))
+    except KeyboardInterrupt:
+        print("underfed: collect: interrupted; run the same command again to go on", file=sys.stderr)
+        return 1
     if json:
         say(encoder.dumps(sweep.as_json()))
         return sweep.exit_code
