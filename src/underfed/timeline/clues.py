@@ -157,7 +157,7 @@ def _launched_in(timeline: Timeline, launches: Launches, asked: Rows, places: _B
         return np.empty(0, np.int64)
     calls = launches.row[kernels]
     order = np.argsort(calls, kind="stable")
-    held = places.holding(np.unique(calls))
+    held = places.holding(used(calls))
     found: Rows = kernels[order][np.isin(calls[order], held)]
     return found
 
@@ -197,11 +197,11 @@ def _recomputed(timeline: Timeline, launches: Launches, asked: Rows, nodes: Rows
 def _reading(timeline: Timeline, launches: Launches, inside: Flags) -> int:
     """Host time of reads of results in a row, from the begin of the first to the end of the last."""
     host = timeline.host
-    reads = np.unique(copies_behind(timeline, launches)["DtoH"])
+    reads = used(copies_behind(timeline, launches)["DtoH"])
     reads = reads[inside[reads]]
     if reads.size < 2:
         return 0
-    launching = np.unique(launches.row[launches.row >= 0])
+    launching = used(launches.row[launches.row >= 0])
     total = 0
     for thread in used(host.thread[reads].astype(np.int64)).tolist():
         mine = reads[host.thread[reads] == thread]

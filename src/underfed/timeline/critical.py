@@ -8,10 +8,12 @@ from the times, since most traces do not record them; host threads count as one,
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from underfed.timeline import hostcalls as h
 from underfed.timeline.device import Rows
@@ -42,12 +44,12 @@ class PathFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Scene(NamedTuple):
-    start: list[int]
-    end: list[int]
-    kind: list[int]
-    launch: list[int]
-    before: list[int]
-    by_end: list[int]
+    start: Sequence[int]
+    end: Sequence[int]
+    kind: Sequence[int]
+    launch: Sequence[int]
+    before: Sequence[int]
+    by_end: Sequence[int]
     ends: Ints
     sync_start: Ints
     sync_end: Ints
@@ -93,10 +95,22 @@ def _scene(view: HostView, rows: Rows, comms: Flags, begin: int, end: int) -> _S
     before[by_stream[1:][same]] = by_stream[:-1][same]
     by_end = np.argsort(stop, kind="stable")
     waits = _waits(view)
+    # Of a long trace the walk sees a part: a view gives single numbers as Python's own without making all of them.
     return _Scene(
-        start.tolist(), stop.tolist(), kind.tolist(), launch.tolist(), before.tolist(), by_end.tolist(), stop[by_end],
-        *waits,
-    )  # fmt: skip
+        start=_viewed(start),
+        end=_viewed(stop),
+        kind=_viewed(kind),
+        launch=_viewed(launch),
+        before=_viewed(before),
+        by_end=_viewed(by_end),
+        ends=stop[by_end],
+        sync_start=waits[0],
+        sync_end=waits[1],
+    )
+
+
+def _viewed(column: NDArray[Any]) -> Any:
+    return memoryview(np.ascontiguousarray(column))  # type: ignore[arg-type]  # an array is a buffer
 
 
 def _waits(view: HostView) -> tuple[Ints, Ints]:

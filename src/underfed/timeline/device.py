@@ -98,4 +98,6 @@ def devices(events: DeviceEvents) -> dict[int, Rows]:
     """Rows of each device, by its number."""
     if events.device.size == 0:
         return {}
+    if (events.device == events.device[0]).all():
+        return {int(events.device[0]): np.arange(events.device.size)}
     return {number: np.flatnonzero(events.device == number) for number in np.unique(events.device).tolist()}

@@ -139,8 +139,8 @@ class _Scene(NamedTuple):
     window: tuple[int, int] | None
 
 
-#: The untraced step in ns, at the least and as it is likely, by what was counted.
-Untraced = Callable[[TraceFacts], tuple[float, float]]
+#: The untraced step in ns, by what was counted.
+Untraced = Callable[[TraceFacts], float]
 
 
 def facts_of(

@@ -196,12 +196,13 @@ def longest(view: HostView, rows: Rows, free: Spans, count: int) -> list[Gap]:
     """Return the longest gaps, longest first."""
     timeline = view.timeline
     order = np.argsort(free.start - free.end, kind="stable")[:count]
+    # Only what ends one of these gaps counts.
+    rows = rows[np.isin(timeline.device.start[rows], free.end[order])]
     found = []
     for at in order.tolist():
         begin, stop = int(free.start[at]), int(free.end[at])
         split = attribute(view, rows, NOTHING, begin, stop).by_cause
-        starts = timeline.device.start[rows]
-        following = rows[starts == stop]
+        following = rows[timeline.device.start[rows] == stop]
         name = timeline.names[timeline.device.name[following[0]]] if following.size else None
         cause = max(split, key=lambda key: split[key])
         found.append(Gap(start_ns=begin, length_ns=stop - begin, cause=cause, before=name))

@@ -103,7 +103,7 @@ def copy_table(timeline: Timeline, launches: Launches, rows: Rows) -> list[CopyR
         entry[1] += int(lengths[mine].sum())
         entry[2] += int(sizes.clip(min=0).sum())
         entry[3] += int((sizes < 0).sum())
-        calls = np.unique(launches.row[mine][launches.row[mine] >= 0])
+        calls = used(launches.row[mine][launches.row[mine] >= 0])
         entry[4] += int((timeline.host.end[calls] - timeline.host.start[calls]).clip(min=0).sum())
     found = [
         CopyRow(direction=way, pinned=pin, count=count, total_ns=total, bytes=None if unknown else size, host_ns=host)

@@ -17,12 +17,13 @@ from underfed.timeline.model import KERNEL
 from underfed.timeline.names import copy_direction, copy_pinned
 from underfed.timeline.steps import Marks
 
-#: Device events that are replayed; more would take more than about a quarter of a second for all causes.
-EVENTS_MOST = 8_000
+#: Device events that are replayed: of whole steps, or of a step that holds more of them. Twice as many would take twice
+#: as long, some tenths of a second.
+EVENTS_MOST, PART_MOST = 10_000, 3_000
 #: A cause that takes less of the host's or the device's time than this is left out.
 WORTH = 0.01
 #: Rounds in which the host's own speed is found.
-_ROUNDS = 8
+_ROUNDS = 6
 #: The host works at least this fast without a profiler, as a share of the traced time: see trace/dilation.py.
 LEAST_HOST = 0.38
 #: What is left of the host's work where launching costs little, as with CUDA graphs: inputs, and the loop itself.
@@ -84,9 +85,9 @@ class Stretch(NamedTuple):
     whole: bool
 
 
-def stretch(view: HostView, rows: Rows, marks: Marks, most: int = EVENTS_MOST) -> Stretch | None:
-    """Return as many of the first steps as hold `most` events, or of one step that holds more a part; without marks
-    all of them are one step. None where the trace shows no launches.
+def stretch(view: HostView, rows: Rows, marks: Marks) -> Stretch | None:
+    """Return the first steps that hold EVENTS_MOST events, or the part of one that holds PART_MOST; without marks all
+    of the trace is one step. None where it shows no launches.
     """
     if rows.size == 0 or not (view.launches.row[rows] >= 0).any():
         return None
@@ -99,30 +100,29 @@ def stretch(view: HostView, rows: Rows, marks: Marks, most: int = EVENTS_MOST) -
         begin, end = int(marks.start[0]), int(marks.end[-1])
     if end <= begin:
         return None
-    if rows.size <= most:
+    if rows.size <= EVENTS_MOST:
         return Stretch(rows, begin, end, number, True)
     moments = np.sort(launch)
-    taken = int(np.searchsorted(marks.end, moments[most], side="right"))
+    taken = int(np.searchsorted(marks.end, moments[EVENTS_MOST], side="right"))
     if taken:
         end = int(marks.end[taken - 1])
         return Stretch(rows[launch < end], begin, end, taken, False)
-    stop = int(moments[most])
+    stop = int(moments[PART_MOST])
     return Stretch(rows[launch < stop], begin, stop, number * (stop - begin) / max(1, end - begin), False)
 
 
-def what_if(view: HostView, comms: Flags, part: Stretch, targets: tuple[float, float]) -> Replays:
+def what_if(view: HostView, comms: Flags, part: Stretch, target: float) -> Replays:
     """Replay a stretch without each cause in turn.
 
-    `targets` are the untraced step in ns, at the least and as it is likely: the host's own work is shortened until the
-    replayed step takes that, since it is the host that a profiler slows.
+    `target` is the untraced step in ns: the host's own work is shortened until the replayed step takes that, since it
+    is the host that a profiler slows.
     """
     graph = Graph(view, part.rows, part.begin, part.end)
     device = view.timeline.device
     talks = comms[graph.rows] & (device.kind[graph.rows] == KERNEL)
     plain = graph.replay(Change()) / part.steps
-    low, target = targets
     likely = _host_speed(graph, target * part.steps)
-    least = min(likely if low == target else _host_speed(graph, low * part.steps), LEAST_HOST)
+    least = min(likely, LEAST_HOST)
     scene = _Scene(graph, talks, np.isin(device.name[graph.rows], _uploads(view)), device.bytes[graph.rows])
     now = max(graph.period(Change(host=likely)) / part.steps, 1.0)
     more = max(0.0, target - now)
@@ -168,16 +168,23 @@ def _uploads(view: HostView) -> list[int]:
 
 def _host_speed(graph: Graph, target: float) -> float:
     """Factor on the host's work with which the stretch takes `target` ns, as near as it can; never above 1."""
-    if graph.period(Change()) <= 1.001 * target:
+    high, taken = 1.0, graph.period(Change())
+    if taken <= 1.001 * target:
         return 1.0
-    low, high = 0.0, 1.0
+    low, least = 0.0, graph.period(Change(host=0.0))
+    # The more the host works the longer it takes, and ever more so: a straight line between two points errs upwards.
     for _ in range(_ROUNDS):
-        middle = (low + high) / 2
-        if graph.period(Change(host=middle)) > target:
-            high = middle
+        if least >= target or taken - target < 0.005 * target:
+            break
+        guess = low + (high - low) * (target - least) / max(taken - least, 1.0)
+        found = graph.period(Change(host=guess))
+        if found > target:
+            high, taken = guess, found
         else:
-            low = middle
-    return (low + high) / 2
+            low, least = guess, found
+        if abs(found - target) < 0.005 * target:
+            return guess
+    return low
 
 
 def _changes(scene: _Scene, cause: str, least: float, likely: float) -> list[Change]:

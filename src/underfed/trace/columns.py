@@ -4,36 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from underfed.timeline import model as m
-from underfed.trace.events import EXACT_FRACTION_US, NO_ARGS, Event, ExactEvent
+from underfed.trace.events import EXACT_FRACTION_US, NO_ARGS, ExactEvent
+from underfed.trace.typed import HOST_KIND, Chunk
 
-_DEVICE = {
-    "kernel": m.KERNEL,
-    "Kernel": m.KERNEL,
-    "gpu_memcpy": m.MEMCPY,
-    "Memcpy": m.MEMCPY,
-    "gpu_memset": m.MEMSET,
-    "Memset": m.MEMSET,
-}
-_HOST = {
-    "cuda_runtime": m.RUNTIME,
-    "cuda_driver": m.RUNTIME,
-    "hip_runtime": m.RUNTIME,
-    "hip_driver": m.RUNTIME,
-    "xpu_runtime": m.RUNTIME,
-    "xpu_driver": m.RUNTIME,
-    "Runtime": m.RUNTIME,
-    "cpu_op": m.OPERATOR,
-    "Operator": m.OPERATOR,
-    "user_annotation": m.ANNOTATION,
-    "python_function": m.PYTHON,
-    "overhead": m.OVERHEAD,
-}
 #: Times outside of +-126 years and events longer than a day are not real.
 _MOST_NS = 4_000_000_000_000_000_000
 _LONGEST_NS = 100_000_000_000_000
@@ -90,33 +70,32 @@ class Columns:
         self.backwards = 0
         self.unusable = 0
 
-    def add(self, events: Sequence[Event], text: bytes = b"", shift_us: int = 0) -> bool:
+    def add(self, chunk: Chunk, text: bytes = b"", shift_us: int = 0) -> bool:
         """Take a chunk; False, with nothing taken, where doubles cannot hold the times in its `text`.
 
         `shift_us` is what `shortened` took off them.
         """
-        device = [event for event in events if event.cat in _DEVICE and event.ph == "X"]
-        host = [event for event in events if event.cat in _HOST and event.ph == "X"]
-        timed = [(rows, self._times(rows, text, shift_us)) for rows in (device, host)]
-        if any(found is None for _, found in timed):
+        rows, kinds = chunk.rows, chunk.kinds
+        times = self._times(rows, text, shift_us)
+        if times is None:
             return False
-        self.events += len(events)
-        for (rows, times), take in zip(timed, (self._device, self._host), strict=True):
-            if times is None or not rows:
-                continue
-            start, end, usable = times
-            kept = rows
-            if not usable.all():
-                self.unusable += int(usable.size - usable.sum())
-                kept = [row for row, good in zip(rows, usable.tolist(), strict=True) if good]
-                start, end = start[usable], end[usable]
-            self.backwards += int((end < start).sum())
-            if kept:
-                take(kept, start, end)
+        self.events += chunk.total
+        start, end, usable = times
+        if not usable.all():
+            self.unusable += int(usable.size - usable.sum())
+            rows = list(compress(rows, usable.tolist()))
+            kinds, start, end = kinds[usable], start[usable], end[usable]
+        self.backwards += int((end < start).sum())
+        of_host = kinds >= HOST_KIND
+        for flags, take in ((~of_host, self._device), (of_host, self._host)):
+            if flags.all() and rows:
+                take(rows, kinds, start, end)
+            elif flags.any():
+                take(list(compress(rows, flags.tolist())), kinds[flags], start[flags], end[flags])
         return True
 
     def _times(
-        self, rows: Sequence[Event], text: bytes, shift_us: int
+        self, rows: Sequence[Any], text: bytes, shift_us: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None:
         ts = np.array([row.ts for row in rows], np.float64)
         dur = np.array([row.dur for row in rows], np.float64)
@@ -135,7 +114,9 @@ class Columns:
                 start[at], length[at] = row.ts_ns, row.dur_ns
         return start, start + length, usable
 
-    def _device(self, rows: Sequence[Event], start: NDArray[np.int64], end: NDArray[np.int64]) -> None:
+    def _device(
+        self, rows: Sequence[Any], kinds: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]
+    ) -> None:
         args = [row.args or NO_ARGS for row in rows]
         first = self.devices
         self.collectives += [_collective(first + at, arg) for at, arg in enumerate(args) if arg.collective is not None]
@@ -145,7 +126,7 @@ class Columns:
             {
                 "start": start,
                 "end": end,
-                "kind": np.array([_DEVICE[row.cat] for row in rows], np.uint8),
+                "kind": kinds,
                 "device": _narrow(_whole([a.device if a.device is not None else r.pid for a, r in pairs], 0), 0),
                 "stream": _whole([a.stream if a.stream is not None else r.tid for a, r in pairs], 0),
                 "correlation": _whole([arg.correlation for arg in args], m.MISSING),
@@ -154,25 +135,27 @@ class Columns:
             }
         )
 
-    def _host(self, rows: Sequence[Event], start: NDArray[np.int64], end: NDArray[np.int64]) -> None:
+    def _host(
+        self, rows: Sequence[Any], kinds: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]
+    ) -> None:
         threads = self.threads
-        kind = np.array([_HOST[row.cat] for row in rows], np.uint8)
+        kinds = kinds - np.uint8(HOST_KIND)
         correlation = np.full(len(rows), m.MISSING, np.int64)
         # Only calls of the runtime are joined with device events.
-        calls = np.flatnonzero(kind == m.RUNTIME)
+        calls = np.flatnonzero(kinds == m.RUNTIME)
         correlation[calls] = _whole([(rows[at].args or NO_ARGS).correlation for at in calls.tolist()], m.MISSING)
         self.host.append(
             {
                 "start": start,
                 "end": end,
-                "kind": kind,
+                "kind": kinds,
                 "thread": np.array([threads[row.pid, row.tid] for row in rows], np.int32),
                 "name": self._names(rows),
                 "correlation": correlation,
             }
         )
 
-    def _names(self, rows: Sequence[Event]) -> NDArray[np.int32]:
+    def _names(self, rows: Sequence[Any]) -> NDArray[np.int32]:
         names = self.names
         return np.array([names[row.name] for row in rows], np.int32)
 
@@ -234,7 +217,7 @@ def _collective(event: int, args: Any) -> m.Collective:
         size=whole_number(args.group_size),
         elements=whole_number(args.elements),
         dtype=text(args.dtype),
-        sequence=whole_number(args.sequence),
+        sequence=whole_number(args.number),
         out_elements=whole_number(args.out_elements),
         ranks=None if args.ranks is None else str(args.ranks)[:512],
     )

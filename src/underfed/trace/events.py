@@ -1,4 +1,4 @@
-"""Decodes chunks of trace events: typed and fast, and one by one where a chunk holds something odd."""
+"""Trace events: what is kept of each, and how they are read one by one where a chunk holds something odd."""
 
 from __future__ import annotations
 
@@ -16,8 +16,20 @@ from underfed.trace.split import tail_fields
 EXACT_FRACTION_US = float(1 << 43)
 
 
-class Args(msgspec.Struct, gc=False):
-    """The arguments of an event that anything here looks at."""
+_NO_TEXT = msgspec.Raw(b"")
+
+
+class OperatorArgs(msgspec.Struct, gc=False):
+    """The arguments of an operator that anything here looks at; shapes and types stay text until they are shown."""
+
+    sequence: int | str | float | None = msgspec.field(default=None, name="Sequence number")
+    dims: msgspec.Raw = msgspec.field(default=_NO_TEXT, name="Input Dims")
+    old_dims: msgspec.Raw = msgspec.field(default=_NO_TEXT, name="Input dims")
+    types: msgspec.Raw = msgspec.field(default=_NO_TEXT, name="Input type")
+
+
+class Args(OperatorArgs, gc=False):
+    """The arguments of any event that anything here looks at."""
 
     device: int | str | float | None = None
     stream: int | str | float | None = None
@@ -28,7 +40,7 @@ class Args(msgspec.Struct, gc=False):
     group_size: int | str | float | None = msgspec.field(default=None, name="Group size")
     elements: int | str | float | None = msgspec.field(default=None, name="In msg nelems")
     dtype: int | str | float | None = None
-    sequence: int | str | float | None = msgspec.field(default=None, name="Seq")
+    number: int | str | float | None = msgspec.field(default=None, name="Seq")
     out_elements: int | str | float | None = msgspec.field(default=None, name="Out msg nelems")
     ranks: int | str | float | list[Any] | None = msgspec.field(default=None, name="Process Group Ranks")
 
@@ -49,8 +61,6 @@ class Event(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
-_TYPED = msgspec.json.Decoder(list[Event])
-_END = re.compile(rb"\}\s*\](?=\s*(?:,\s*\"|\}|\Z))")
 _NEXT = re.compile(r'\{\s*"(?:ph|name|cat|pid|tid|ts|args|id|s|dur)"')
 _SCALAR = (int, float, str)
 
@@ -60,25 +70,6 @@ class ExactEvent(Event, gc=False):
 
     ts_ns: int = 0
     dur_ns: int = 0
-
-
-def decode(text: bytes) -> list[Event] | None:
-    """Decode the text between two cuts, or None where it is not a plain list of whole events."""
-    try:
-        return _TYPED.decode(b"[" + text + b"]")
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-
-
-def decode_last(text: bytes) -> tuple[list[Event], dict[str, Any]] | None:
-    """Decode the last chunk and the fields behind it, or None where it does not end as a trace should."""
-    for end in list(_END.finditer(text))[-1:-4:-1]:
-        fields = tail_fields(text[end.end() :])
-        if fields is not None and (events := decode(text[: end.start() + 1])) is not None:
-            return events, fields
-    if text.lstrip()[:1] == b"]" and (fields := tail_fields(text.lstrip()[1:])) is not None:
-        return [], fields
-    return None
 
 
 class Patient:
@@ -176,7 +167,9 @@ def _event(raw: dict[Any, Any]) -> Event:
     found = NO_ARGS
     if isinstance(args, dict):
         names = zip(Args.__struct_fields__, Args.__struct_encode_fields__, strict=True)
-        found = Args(**{field: _scalar(args.get(key)) for field, key in names})
+        plain_args: dict[str, Any] = {field: _scalar(args.get(key)) for field, key in names if field not in _TEXTS}
+        plain_args |= {field: _as_text(args.get(key)) for field, key in _TEXTS.items()}
+        found = Args(**plain_args)
         if isinstance(args.get("Process Group Ranks"), list):
             found.ranks = str(args["Process Group Ranks"])[:512]
     ts, ts_ns = _time(raw.get("ts"))
@@ -195,6 +188,19 @@ def _event(raw: dict[Any, Any]) -> Event:
         return Event(**plain)
     whole = (value if value is not None else _ns(us) for us, value in ((ts, ts_ns), (dur, dur_ns)))
     return ExactEvent(**plain, ts_ns=next(whole), dur_ns=next(whole))
+
+
+#: Arguments that are kept as text.
+_TEXTS = {"dims": "Input Dims", "old_dims": "Input dims", "types": "Input type"}
+
+
+def _as_text(value: Any) -> msgspec.Raw:
+    if not isinstance(value, list):
+        return _NO_TEXT
+    try:
+        return msgspec.Raw(json.dumps(value, default=float).encode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError, TypeError):
+        return _NO_TEXT
 
 
 def _ns(us: float) -> int:

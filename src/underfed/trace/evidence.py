@@ -29,11 +29,11 @@ def steady_steps(facts: TraceFacts) -> int:
     return len(facts.steps) - facts.warmup_steps
 
 
-def untraced_ns(facts: TraceFacts, step_ms: float | None = None) -> tuple[float, float]:
-    """Return the untraced step in ns, at the least and as it is likely; both are `step_ms` where that is known."""
+def untraced_ns(facts: TraceFacts, step_ms: float | None = None) -> float:
+    """Return the untraced step in ns, as it is likely, or `step_ms` where that is known."""
     number = max(1, steady_steps(facts))
-    time = step_time(facts, number, _traced(facts, facts.main, number), step_ms * 1e6 if step_ms is not None else None)
-    return time.low, time.likely
+    given = step_ms * 1e6 if step_ms is not None else None
+    return step_time(facts, number, _traced(facts, facts.main, number), given).likely
 
 
 def evidence_of(facts: TraceFacts, step_ms: float | None = None) -> tuple[Evidence, StepTime]:

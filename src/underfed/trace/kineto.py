@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from underfed.errors import UsageError
 from underfed.timeline.model import Timeline
 from underfed.trace.columns import Columns, shortened, thread_name, whole_number
-from underfed.trace.events import Patient, decode, decode_last
+from underfed.trace.events import Patient
+from underfed.trace.heap import keep_freed_memory
 from underfed.trace.parallel import large, read_shares
 from underfed.trace.sniff import refuse_json
 from underfed.trace.source import Source, is_url, shown
-from underfed.trace.split import CUT, EVENT_MOST, LAST, Ending, NotATraceError, Splitter
+from underfed.trace.split import CUT, EVENT_MOST, LAST, Ending, NotATraceError, Splitter, last_events
+from underfed.trace.typed import chosen, decode
 
 
 def read(path: str | Path, processes: int = 1) -> Timeline:
@@ -21,14 +26,28 @@ def read(path: str | Path, processes: int = 1) -> Timeline:
     A file that is cut off or partly broken gives what is whole, and `limits` says so. Raises UsageError where the file
     cannot be read, is another format, or holds no event at all.
     """
-    path = path if is_url(path) else Path(path)
+    with uncollected():
+        return _read(path if is_url(path) else Path(path), processes)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Hold off the garbage collector: it would go through all rows again and again, and none of them is in a cycle."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+def _read(path: str | Path, processes: int) -> Timeline:
     reader = Reader()
-    if (
-        processes > 1
-        and isinstance(path, Path)
-        and large(path)
-        and (shares := read_shares(path, processes)) is not None
-    ):
+    much = isinstance(path, Path) and large(path)
+    if much:
+        keep_freed_memory()
+    if processes > 1 and much and isinstance(path, Path) and (shares := read_shares(path, processes)) is not None:
         reader.columns, fields, limits = shares
         reader.whole = True
         return reader.timeline(fields, limits, shown(path))
@@ -73,19 +92,20 @@ class Reader:
 
     def _fast(self, text: bytes, ending: Ending, shift_us: int) -> bool:
         if ending == CUT:
-            events = decode(text)
-            return events is not None and self.columns.add(events, text, shift_us)
-        found = decode_last(text) if ending == LAST else None
-        if found is None or not self.columns.add(found[0], text, shift_us):
-            return False
-        self.tail, self.whole = found[1], True
-        return True
+            chunk = decode(text)
+            return chunk is not None and self.columns.add(chunk, text, shift_us)
+        for events, fields in last_events(text) if ending == LAST else ():
+            chunk = decode(events)
+            if chunk is not None and self.columns.add(chunk, text, shift_us):
+                self.tail, self.whole = fields, True
+                return True
+        return False
 
     def _slowly(self, text: bytes, ending: Ending) -> None:
         events, self._carry, fields = self.patient.read(text, ending == LAST)
         # A cut swallowed the comma behind it.
         self._glue = b"," if ending == CUT else b""
-        self.columns.add(events)
+        self.columns.add(chosen(events))
         if self.patient.ended:
             self.tail, self.whole = fields, True
         if len(self._carry) > EVENT_MOST:

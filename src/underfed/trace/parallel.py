@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from underfed.errors import MeasurementError
 from underfed.trace.columns import Columns
+from underfed.trace.heap import keep_freed_memory
 from underfed.trace.source import Source, shown
 from underfed.trace.split import NotATraceError, Splitter
 
@@ -55,6 +56,14 @@ def owner(chunk: int, number: int, head_start: int) -> int:
 
 def read_share(path: str, index: int, number: int, head_start: int) -> Share | None:
     """Decode the chunks that `owner` gives to `index`; None where one of them needs patience."""
+    from underfed.trace.kineto import uncollected
+
+    keep_freed_memory()
+    with uncollected():
+        return _read_share(path, index, number, head_start)
+
+
+def _read_share(path: str, index: int, number: int, head_start: int) -> Share | None:
     from underfed.trace.kineto import Reader
 
     source = Source(Path(path))

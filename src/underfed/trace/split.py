@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from underfed.trace.source import Source
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_END = re.compile(rb"\}\s*\](?=\s*(?:,\s*\"|\}|\Z))")
 _CUT = re.compile(rb"\}\s*,\s*(?=\{)")
 _HEAD_MOST = 64 << 20
 #: About how much text is decoded at a time. Text and decoded events of about this size stay in a core's cache: at
@@ -124,3 +125,12 @@ def tail_fields(text: bytes) -> dict[str, Any] | None:
     if not text:
         return {}
     return _fields(b'{"_":0' + text) if text[:1] in (b",", b"}") else None
+
+
+def last_events(text: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yield guesses at the last events in the last chunk and the fields behind them, the likeliest first."""
+    for end in list(_END.finditer(text))[-1:-4:-1]:
+        if (fields := tail_fields(text[end.end() :])) is not None:
+            yield text[: end.start() + 1], fields
+    if text.lstrip()[:1] == b"]" and (fields := tail_fields(text.lstrip()[1:])) is not None:
+        yield b"", fields
