@@ -9,12 +9,13 @@ from typing import Any
 
 from underfed.diagnosis import Diagnosis, Finding
 from underfed.errors import UsageError
-from underfed.pictures import bundle, kernels, lanes, loader, ranks, steps
+from underfed.pictures import bundle, kernels, lanes, loader, ranks, steps, tried
 from underfed.pictures.counters import counters
 from underfed.pictures.material import Material
 from underfed.pictures.measured import how
 from underfed.pictures.palette import NAMES, variables
 from underfed.pictures.shapes import Section
+from underfed.pictures.tried import arm_of, ratio_words
 from underfed.report.budget import rows
 from underfed.report.text import clean
 from underfed.report.words import (
@@ -29,8 +30,11 @@ from underfed.report.words import (
     numerics_words,
     quantity,
 )
+from underfed.trial.records import Arm, Ratio, Trial
 
-_LEFT_OUT_WHERE_EMPTY = frozenset({"ranks"})
+_LEFT_OUT_WHERE_EMPTY = frozenset({"ranks", "tried"})
+#: Sections that are not about one rank.
+_OF_ALL = frozenset({"ranks", "tried"})
 _COUNTERS = "Counters of device and host"
 
 
@@ -44,7 +48,7 @@ def render(material: Material) -> str:
     import underfed
 
     script = bundle.script()
-    sections = [_of_rank(part.section(material), material) for part in (steps, lanes, loader, kernels, ranks)]
+    sections = [_of_rank(part.section(material), material) for part in (tried, steps, lanes, loader, kernels, ranks)]
     groups, missing = counters(material)
     absent = [(one.title, one.missing) for one in sections if not one.charts and one.id not in _LEFT_OUT_WHERE_EMPTY]
     absent += [(_COUNTERS, missing)] if missing else []
@@ -64,7 +68,7 @@ def render(material: Material) -> str:
         how=how(material),
         **_verdict(material.diagnosis),
         budget=_budget(material.diagnosis),
-        **_findings(material.diagnosis),
+        **_findings(material.diagnosis, material.trial),
         limits=[_text(limit) for limit in material.diagnosis.limits],
     )
     # A lone surrogate has no bytes in UTF-8; none of ours needs one.
@@ -73,7 +77,7 @@ def render(material: Material) -> str:
 
 def _of_rank(section: Section, material: Material) -> Section:
     """Of several ranks only one is drawn: say which."""
-    if material.shown_rank is None or section.id == "ranks" or not section.charts:
+    if material.shown_rank is None or section.id in _OF_ALL or not section.charts:
         return section
     return replace(section, title=f"{section.title}, rank {material.shown_rank}")
 
@@ -147,14 +151,17 @@ def _device(diagnosis: Diagnosis) -> str | None:
     return f"The device's work: {', '.join(parts)}." if parts else None
 
 
-def _findings(diagnosis: Diagnosis) -> dict[str, Any]:
+def _findings(diagnosis: Diagnosis, trial: Trial | None) -> dict[str, Any]:
     fixes = [finding for finding in diagnosis.findings if finding.helps_now]
     aside = [finding for finding in diagnosis.findings if not finding.helps_now]
-    most = max((_factor(one.gain.at_most) for one in fixes if one.gain is not None), default=1.0)
-    scale = max(most, 2.0)
+    tops = [_factor(one.gain.at_most) for one in fixes if one.gain is not None]
+    tops += [
+        _factor(arm.gain.high) for one in fixes if (arm := arm_of(trial, one)) is not None and arm.gain is not None
+    ]
+    scale = max([*tops, 2.0])
     said = diagnosis.verdict.text
     return {
-        "fixes": [_fix(finding, scale, said) for finding in fixes],
+        "fixes": [_fix(finding, scale, said, arm_of(trial, finding)) for finding in fixes],
         "scale": f"{scale:.3g}" if any(one.gain is not None for one in fixes) else None,
         "aside": [
             {
@@ -173,15 +180,20 @@ def _factor(value: float) -> float:
     return max(1.0, known) if known is not None else 1.0
 
 
-def _fix(finding: Finding, scale: float, said: str) -> dict[str, Any]:
+def _fix(finding: Finding, scale: float, said: str, arm: Arm | None) -> dict[str, Any]:
+    measured = arm.gain if arm is not None else None
     return {
         "rule": _text(finding.rule),
         "name": _text(finding.name),
         "summary": _text(finding.summary) if finding.summary not in said else "",
         "where": _text(finding.where) if finding.where else None,
         "words": gain_words(finding.gain),
-        "gain": _gain(finding, scale),
-        "measured": any(one.source == "trial" for one in finding.evidence),
+        "gain": _gain(finding, scale, measured),
+        "measured": ratio_words(measured)
+        if measured is not None
+        else "measured"
+        if any(one.source == "trial" for one in finding.evidence)
+        else None,
         "text": _text(finding.fix.text),
         "code": _code(finding.fix.code),
         "try_": _text(finding.fix.try_) if finding.fix.try_ else None,
@@ -199,7 +211,7 @@ def _code(code: str | None) -> str | None:
     return "\n".join(line[: len(line) - len(line.lstrip(" "))][:32] + _text(line) for line in code.splitlines()[:20])
 
 
-def _gain(finding: Finding, scale: float) -> dict[str, Any] | None:
+def _gain(finding: Finding, scale: float, measured: Ratio | None) -> dict[str, Any] | None:
     """Places on the scale of 200 units from 1x on, logarithmic: factors that multiply are equal steps."""
     gain = finding.gain
     if gain is None:
@@ -215,5 +227,6 @@ def _gain(finding: Finding, scale: float) -> dict[str, Any] | None:
         "most": min(200.0, at(gain.at_most)),
         "low": low,
         "width": max(3.0, min(200.0, high) - low) if low is not None and high is not None else None,
-        "words": f"gain: {gain_words(gain)}",
+        "measured": [at(measured.low), at(measured.value), at(measured.high)] if measured is not None else None,
+        "words": f"gain: {gain_words(gain)}{f'; {ratio_words(measured)}' if measured is not None else ''}",
     }

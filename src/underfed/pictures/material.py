@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
 from underfed.diagnosis import SCHEMA, Diagnosis, from_json
 from underfed.errors import UnderfedError, UsageError
+from underfed.pictures.tried import is_trial, read_trial, with_measured
 from underfed.recording import records as r
 from underfed.recording.read import HEADER, ProcessLog, Recording
 from underfed.report.text import clean
 from underfed.timeline.facts import TraceFacts
 from underfed.timeline.model import Timeline
 from underfed.timeline.ranks import Skew
+from underfed.trial.records import Trial
 
 #: A Diagnosis beyond this size is none of ours.
 _DIAGNOSIS_MOST = 16 << 20
@@ -37,10 +39,12 @@ class Material:
     #: Facts of all ranks that were read from traces, and what these say of each other.
     ranks: dict[int, TraceFacts] = field(default_factory=dict)
     skew: Skew | None = None
+    #: What was tried on it and measured.
+    trial: Trial | None = None
 
 
 def load(paths: list[str], step_ms: float | None = None) -> Material:
-    """Read a recording's folder, a saved Diagnosis, or one trace or several.
+    """Read a recording's folder, a trial's, a saved Diagnosis, or one trace or several.
 
     Raises UsageError where none of these can be read.
     """
@@ -51,6 +55,12 @@ def load(paths: list[str], step_ms: float | None = None) -> Material:
         if step_ms is not None:
             raise UsageError("report: --step-ms is for traces; a recording has timed its steps itself")
         return _of_recording(first)
+    if len(paths) == 1 and is_trial(first):
+        if step_ms is not None:
+            raise UsageError("report: --step-ms is for traces; a trial has timed its steps itself")
+        trial, folder = read_trial(first)
+        found = _of_recording(folder)
+        return replace(found, title=_title(first), trial=trial, diagnosis=with_measured(found.diagnosis, trial))
     if len(paths) == 1 and (saved := _saved(first)) is not None:
         return Material(diagnosis=saved, title=_title(first))
     return _of_traces(paths, step_ms)
