@@ -56,8 +56,8 @@ WHOLE = {"box", "explain"}
 EXPECTED = {
     "underfed audit": {0, 1},
     "underfed compare": {0, 1, 3},
-    # The loop here has no seed and steps of half a millisecond: numbers that differ, and a change that is lost in noise,
-    # are right answers.
+    # The loop here has no seed and steps of half a millisecond: numbers that differ, and a change that is lost in
+    # noise, are right answers.
     "underfed try": {0, 1, 3},
     "underfed tune": {0, 1, 3},
 }

@@ -31,8 +31,8 @@ def report(
     Parameters
     ----------
     paths
-        The folder that `underfed run` or `underfed try` printed, a diagnosis that --json wrote, or a trace (several: one a
-        rank).
+        The folder that `underfed run` or `underfed try` printed, a diagnosis that --json wrote, or a trace (several:
+        one a rank).
     out
         File to write; `-` is stdout, the default for md.
     format
