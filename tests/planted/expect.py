@@ -231,6 +231,14 @@ PLANTED = (
         steps=1200,
     ),
     Planted(
+        script="estimate_loss.py",
+        bounds=("host", "compute"),
+        rules=("X:valid", "X:eval"),
+        fixed=("--eval-every", "1000000"),
+        never=("T4", "T8", "T15"),
+        steps=500,
+    ),
+    Planted(
         script="ema_every_step.py",
         bounds=("host",),
         rules=("X:ema", *BETWEEN),

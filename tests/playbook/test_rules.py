@@ -62,6 +62,24 @@ def test_it_stays_silent(name: str, why: str, seen: Evidence) -> None:
     assert finding is None, finding
 
 
+def test_validation_that_keeps_the_gpu_busy_is_a_gain_of_a_compute_bound_run() -> None:
+    """25 of 60 ms are validation, in which the device works as in training: without it 35 are left."""
+    seen = evidence(
+        {"pre": 15.0, "eval": 15.0, "backward": 20.0, "sync": 10.0},
+        sections={"pre": {"forward": 1.0}},
+        device=busy(58.0),
+        spots=(spot("eval", 25.0), spot("forward", 15.0)),
+    )
+    assert seen.bound == "compute"
+    (finding,) = (one for one in ranked(findings_of(seen), seen) if one.rule == "X7")
+    assert finding.helps_now and finding.bound == "compute"
+    assert finding.gain is not None and finding.gain.expected is not None
+    low, high = finding.gain.expected
+    assert low <= 60 / 35 <= high + 0.001 and high <= finding.gain.at_most <= 2.5
+    idle = replace(seen, spots=(spot("eval", 2.0),))
+    assert not [one for one in ranked(findings_of(idle), idle) if one.rule == "X7" and one.bound == "compute"]
+
+
 @given(st.integers(2_000, 200_000), st.floats(0.3, 4.5))
 def test_tiny_operators_without_a_gpu(count: int, each_us: float) -> None:
     """However many and however short, the gain stays above calling them once in fewer and longer pieces costs."""

@@ -70,6 +70,7 @@ def _prepare():
         operators,
         optim,
         patches,
+        places,
         sampler,
         tensors,
         window,
@@ -77,7 +78,7 @@ def _prepare():
     )
 
     hidden.hide((clock, collect, comms, core, ddp, facts, frames, hidden, loader, optim, patches, sampler, tensors))
-    hidden.hide((window, writer, operators))
+    hidden.hide((window, writer, operators, places))
     os.register_at_fork(before=operators.before_fork)
     os.register_at_fork(
         before=sampler.before_fork,

@@ -12,7 +12,8 @@ Fix
     HF Trainer: eval_steps; Lightning: Trainer(val_check_interval=..., limit_val_batches=...).
 
 How it is found
-    Time in and behind another loader than the one that feeds the optimizer steps.
+    Time in and behind another loader than the one that feeds the optimizer steps, and in functions that judge the
+    model: by their names (evaluate, validate, estimate_loss), where they switch gradients or training mode off.
 
 When it stays silent
     When validation is a small share of the run.
@@ -23,6 +24,11 @@ Not to be confused with
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
+
+from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Finding, Fix
 from underfed.playbook.evidence import Evidence
 from underfed.playbook.rule import Rule
@@ -35,7 +41,26 @@ def check(evidence: Evidence) -> Finding | None:
         text="validate less often, on fewer batches, with a larger batch and loader workers",
         code="with torch.inference_mode(): ...",
     )
-    return stall_finding(RULE, evidence, ("eval",), what="Validation", advice="validate less often or faster", fix=fix)
+    seen = _without_its_device_time(evidence)
+    found = stall_finding(RULE, seen, ("eval",), what="Validation", advice="validate less often or faster", fix=fix)
+    # Without a GPU validation is computing, as training is; with one where the device works meanwhile.
+    if found is None or evidence.bound != "compute" or (evidence.on_gpu and seen is evidence):
+        return found
+    computes: Finding = msgspec.structs.replace(found, bound="compute")
+    return computes
+
+
+def _without_its_device_time(evidence: Evidence) -> Evidence:
+    """The same with a device that has less to do once validation is gone: what it did while the host validated."""
+    compute = evidence.step.compute_ms
+    if not evidence.on_gpu or compute is None:
+        return evidence
+    cost = sum(spot.ms for spot in evidence.spots if spot.kind == "eval")
+    idle = (evidence.wait_ms.get("stall") or 0.0) + (evidence.wait_ms.get("sync") or 0.0)
+    worked = min(max(0.0, cost - idle), compute)
+    if worked < T.worth * evidence.step_ms:
+        return evidence
+    return replace(evidence, step=msgspec.structs.replace(evidence.step, compute_ms=compute - worked))
 
 
 RULE = Rule(
