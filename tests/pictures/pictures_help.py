@@ -17,6 +17,7 @@ import pytest
 
 from underfed.pictures import html
 from underfed.pictures.material import Material, load
+from underfed.trial.records import Arm, Ratio, Trial, Truth, to_json
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared"
@@ -95,6 +96,21 @@ def hostile_recording(folder: Path) -> Path:
 #: Fields and words that steer the reader: with them changed the file would be no recording any more.
 _KEPT = frozenset({"k", "role", "state", "file"})
 _WORDS = frozenset({"data", "forward", "backward", "optimizer", "sync", "h2d", "d2h", "stall", "checkpoint", "eval"})
+
+
+def trial(folder: Path, *arms: Arm, text: str = "") -> Path:
+    """Make what `underfed try --out` leaves: a first run, and what the changes did."""
+    shutil.copytree(FIXTURES / "workers_few.before", folder / "00-first")
+    record = Trial(folder=text, pairs=4, baseline_step_ms=700.0, arms=arms, limits=(text,) if text else ())
+    (folder / "trial.json").write_bytes(to_json(record))
+    return folder
+
+
+def arm(name: str = "T4=16", rule: str | None = "T4", **more: object) -> Arm:
+    truth = Truth(numerics="exact", numbers="same", ok=True, text="equal")
+    gain = Ratio(value=5.52, low=5.31, high=5.74)
+    whole = {"outcome": "faster", "text": "5.52x faster", "step_ms": 127.0, "gain": gain, "truth": truth, **more}
+    return Arm(name=name, rule=rule, **whole)  # type: ignore[arg-type]
 
 
 def chromium() -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pictures_help import Opened, browser, hostile_recording, page_of, recording, shared
+from pictures_help import Opened, arm, browser, hostile_recording, page_of, recording, shared, trial
 
 from underfed.pictures import html
 from underfed.pictures.material import load
@@ -134,6 +134,17 @@ def test_hovering_shows_the_step(opened: Opened, tmp_path: Path) -> None:
     opened.page.mouse.move(box["x"] + box["width"] / 2 + 3, box["y"] + 82)
     opened.page.wait_for_selector("#vg-tooltip-element.visible")
     assert re.search(r"step\W+\d+", opened.page.inner_text("#vg-tooltip-element"))
+
+
+def test_a_trial_prints_what_was_measured_on_its_first_page(opened: Opened, tmp_path: Path) -> None:
+    folder = trial(tmp_path / "t", arm(), arm("X12", None), arm("threads=1", None))
+    path = saved(tmp_path, html.render(load([str(folder)])))
+    opened.open(path)
+    assert_sound(opened, path)
+    dot = opened.page.eval_on_selector("circle.seen", "one => one.getBoundingClientRect().width")
+    assert dot > 5
+    data = opened.page.pdf(prefer_css_page_size=True, print_background=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", data)) == 2
 
 
 def ranks_page() -> str:

@@ -7,27 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pictures_help import FIXTURES, PAYLOADS
+from pictures_help import FIXTURES, PAYLOADS, arm, trial
 from pictures_source import Source, assert_closed_world
 
 from underfed.errors import UsageError
 from underfed.pictures import html, markdown
 from underfed.pictures.material import load
-from underfed.trial.records import Arm, Ratio, Trial, Truth, to_json
-
-
-def trial(folder: Path, *arms: Arm, text: str = "") -> Path:
-    shutil.copytree(FIXTURES / "workers_few.before", folder / "00-first")
-    record = Trial(folder=text, pairs=4, baseline_step_ms=700.0, arms=arms, limits=(text,) if text else ())
-    (folder / "trial.json").write_bytes(to_json(record))
-    return folder
-
-
-def arm(name: str = "T4=16", rule: str | None = "T4", **more: object) -> Arm:
-    truth = Truth(numerics="exact", numbers="same", ok=True, text="equal")
-    gain = Ratio(value=5.52, low=5.31, high=5.74)
-    whole = {"outcome": "faster", "text": "5.52x faster", "step_ms": 127.0, "gain": gain, "truth": truth, **more}
-    return Arm(name=name, rule=rule, **whole)  # type: ignore[arg-type]
 
 
 def test_a_measured_fix_is_marked_with_its_interval(tmp_path: Path) -> None:

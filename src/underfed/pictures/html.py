@@ -61,7 +61,8 @@ def render(material: Material) -> str:
         specs=Markup(bundle.embedded(_specs(sections))),  # noqa: S704
         version=underfed.__version__,
         title=material.title,
-        sections=[one for one in sections if one.charts],
+        first=[one for one in sections if one.charts and one.id == "tried"],
+        sections=[one for one in sections if one.charts and one.id != "tried"],
         counters=groups,
         counters_title=_COUNTERS,
         absent=absent,
