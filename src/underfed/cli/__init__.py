@@ -43,14 +43,15 @@ def main(argv: Sequence[str]) -> int:
     if words and words[0] in PASS_THROUGH and "--" in words:
         at = words.index("--")
         words, command = words[:at], words[at + 1 :]
+    wanted = [name for name in COMMANDS if words and words[0] == name] or list(COMMANDS)
     app = App(
         name="underfed",
         help=underfed.__doc__,
         version=underfed.__version__,
         result_action="return_value",
         version_flags=["--version"],
+        help_format="markdown" if len(wanted) == 1 else "plaintext",  # a list of commands needs no parser of Markdown
     )
-    wanted = [name for name in COMMANDS if words and words[0] == name] or list(COMMANDS)
     for name in wanted:
         attribute = name + "_" if name in {"try"} else name
         app.command(getattr(import_module(f"underfed.cli.{attribute}"), attribute), name=name)
