@@ -101,6 +101,23 @@ def test_the_same_events_give_the_same_facts_as_a_torch_trace(tmp_path_factory, 
     assert [limit for limit in nsight.limits if "without a usable" in limit] == []
 
 
+def test_shapes_that_emit_nvtx_writes_are_those_of_the_kernels(tmp_path):
+    export = Export(tmp_path / "t.sqlite")
+    export.range(9, 1, 0, 50_000, "forward")
+    export.range(9, 1, 0, 10_000, "aten::mm, op_id = 3, sizes = [[64, 128], [128, 32]]")
+    export.range(
+        9, 1, 20_000, 30_000, "aten::relu, op_id = 4, sizes = [[64, 32]], input_op_ids = [(3,0)]", registered=True
+    )
+    for number, begin in ((1, 1_000), (2, 21_000)):
+        export.call(9, 1, begin, begin + 2_000, "cudaLaunchKernel_v7000", number)
+        export.kernel(9, begin + 5_000, begin + 9_000, f"k{number}", correlation=number)
+    uses = trace_facts(export.done()).uses
+    assert {(one.name, one.operator, one.shape, one.types, one.module) for one in uses} == {
+        ("k1", "aten::mm", "64x128, 128x32", None, "forward"),
+        ("k2", "aten::relu", "64x32", None, "forward"),
+    }
+
+
 def test_processes_of_one_export_are_ranks_and_keep_their_own_correlations(tmp_path):
     world = World(ranks=3, slow={1: 2_000_000})
     run = simulate(world)

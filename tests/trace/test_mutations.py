@@ -18,7 +18,7 @@ from trace_oracle import SHARED
 from underfed.diagnosis import from_json, to_json
 from underfed.errors import UnderfedError
 from underfed.timeline.ranks import skew_of
-from underfed.trace import trace_facts
+from underfed.trace import rank_facts
 from underfed.trace.meaning import diagnosis_of
 
 SEEDS = (
@@ -80,7 +80,7 @@ def attempt(path, count, seed):
         changed = mutate(gzip.compress(data, 1), rng) if packed else mutate(data, rng)
         path.write_bytes(changed)
         try:
-            facts = trace_facts(path)
+            facts = rank_facts(path, what_if=True)[0]
         except UnderfedError as error:
             assert "\n" not in str(error)
             outcomes["refused"] += 1
@@ -97,7 +97,16 @@ def attempt(path, count, seed):
     return outcomes
 
 
+def check_replays(facts):
+    for one in facts.what_if.causes if facts.what_if else ():
+        assert 0 <= one.best_ns <= one.now_ns
+        assert one.at_most >= 1
+        if one.expected is not None:
+            assert 1 <= one.expected[0] <= one.expected[1] <= one.at_most
+
+
 def check_diagnosis(facts):
+    check_replays(facts)
     found = diagnosis_of([facts], ["mutated.json"])
     assert from_json(to_json(found)) == found
     path = facts.main and facts.main.path

@@ -131,6 +131,11 @@ def test_several_processes_read_one_large_trace_as_one_does(tmp_path, monkeypatc
     monkeypatch.setattr(parallel, "LARGE_GZIP", 1)
     monkeypatch.setattr(parallel, "HEAD_START", 2)
     text = trace(steps=400).replace('"args": {"device"', '"args": {"Collective name": "allreduce", "Seq": 3, "device"')
+    shaped = (
+        '"name": "aten::add", "args": {"Input Dims": [[2, 3], []], "Input type": ["float", ""], "Sequence number": 9},'
+    )
+    text = text.replace('"name": "aten::add",', shaped, 900)
+    text = text.replace('{"schemaVersion": 1,', '{"schemaVersion": 1, "with_stack": 1,')
     plain, packed = tmp_path / "t.json", tmp_path / "t.json.gz"
     plain.write_text(text)
     packed.write_bytes(gzip.compress(text.encode()))
@@ -147,7 +152,9 @@ def test_several_processes_read_one_large_trace_as_one_does(tmp_path, monkeypatc
         names = list(several.names)
         for column in ("start", "end", "kind", "device", "stream", "correlation", "bytes"):
             assert getattr(device, column).tolist() == getattr(one.device, column).tolist()
-        for column in ("start", "end", "kind", "correlation"):
+        assert one.shapes == (("[[2, 3], []]", '["float", ""]'),)
+        assert (one.host.shape == 0).sum() == (one.host.sequence == 9).sum() == 900
+        for column in ("start", "end", "kind", "correlation", "shape", "sequence"):
             assert getattr(host, column).tolist() == getattr(one.host, column).tolist()
         assert [names[at] for at in host.name.tolist()] == [one.names[at] for at in one.host.name.tolist()]
         assert read(path, processes=2).events == one.events

@@ -28,6 +28,7 @@ from underfed.timeline.kernels import (
 from underfed.timeline.launches import Launches, LaunchFacts, launch_facts, launch_flags, match
 from underfed.timeline.model import KERNEL, OPERATOR, PYTHON, RUNTIME, Timeline, used
 from underfed.timeline.names import LOADER_NEXT
+from underfed.timeline.uses import KernelUse, kernel_uses
 from underfed.timeline.whatif import Replays, stretch, what_if
 
 #: Key of `host_ns` for time in operators and calls that are no wait.
@@ -92,7 +93,8 @@ class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
     marks them. `host_ns` is the time that the launching threads spent in each class of wait, whether the device was
     idle meanwhile or not, and under `work` in operators and calls that are none. `collectives` and `log` are those of
     the device with most work; `called` counts the collectives that the host called, by backend. `what_if` is the step
-    without each cause of waiting, where it was asked for and the trace shows launches.
+    without each cause of waiting, where it was asked for and the trace shows launches. `uses` are the kernels by name,
+    shape and module, `tensor_cores` the ns of matrix kernels by whether they use tensor cores and could use them.
     """
 
     rank: int | None
@@ -124,6 +126,8 @@ class TraceFacts(msgspec.Struct, frozen=True, kw_only=True):
     shapes: bool
     limits: list[str]
     what_if: Replays | None = None
+    uses: list[KernelUse] = []
+    tensor_cores: dict[str, dict[str, int]] = {}
 
     @property
     def main(self) -> DeviceFacts | None:
@@ -175,6 +179,7 @@ def facts_of(
         limits.append(f"device events overlap on their own stream for {overlap:.0%} of their time: times are doubtful")
     rows = np.flatnonzero(scene.asked)
     kernels, names = kernel_table(timeline, rows, KERNELS_KEPT)
+    uses, cores = kernel_uses(timeline, launches, rows, KERNELS_KEPT)
     calls = np.flatnonzero(launch_flags(timeline) & host_inside)
     launch = launch_facts(timeline, launches, rows, calls)
     if launch.graphs:
@@ -218,6 +223,8 @@ def facts_of(
         stacks=timeline.flags.get("with_stack", False),
         shapes=timeline.flags.get("record_shapes", False),
         limits=limits,
+        uses=uses,
+        tensor_cores=cores,
     )
     if untraced is None or not found:
         return counted

@@ -38,7 +38,11 @@ class DeviceEvents:
 
 @dataclass(frozen=True)
 class HostEvents:
-    """Rows of the host, in the order of the file. `thread` indexes Timeline.threads."""
+    """Rows of the host, in the order of the file. `thread` indexes Timeline.threads.
+
+    `shape` indexes Timeline.shapes and `sequence` is the number that an operator shares with its backward pass, both -1
+    for a row without; the columns are empty where the trace has none of it.
+    """
 
     start: Ints
     end: Ints
@@ -46,6 +50,8 @@ class HostEvents:
     thread: Codes
     name: Codes
     correlation: Ints
+    shape: Codes = field(default_factory=lambda: np.empty(0, np.int32))
+    sequence: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,10 @@ class Collective:
 
 @dataclass(frozen=True)
 class Timeline:
-    """One rank's trace. `base_ns` added to a time gives Unix ns, where the trace says so (else 0)."""
+    """One rank's trace. `base_ns` added to a time gives Unix ns, where the trace says so (else 0).
+
+    `shapes` are the sizes and the types of operators' inputs, as JSON lists.
+    """
 
     device: DeviceEvents
     host: HostEvents
@@ -80,6 +89,7 @@ class Timeline:
     collectives: tuple[Collective, ...] = ()
     events: int = 0
     limits: tuple[str, ...] = ()
+    shapes: tuple[tuple[str, str], ...] = ()
 
 
 def used(numbers: NDArray[Any]) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Any
 
@@ -26,7 +26,12 @@ _KEPT_US = 10**10
 
 DEVICE_COLUMNS = ("start", "end", "kind", "device", "stream", "correlation", "name", "bytes")
 HOST_COLUMNS = ("start", "end", "kind", "thread", "name", "correlation")
-DTYPES: dict[str, Any] = {"kind": np.uint8, "device": np.int32, "thread": np.int32, "name": np.int32}
+#: Columns that only some traces have.
+OPERATOR_COLUMNS = ("shape", "sequence")
+DTYPES: dict[str, Any] = {
+    "kind": np.uint8, "device": np.int32, "thread": np.int32, "name": np.int32, "shape": np.int32,
+}  # fmt: skip
+_SHAPE_MOST = 4096
 
 
 def shortened(text: bytes) -> tuple[bytes, int] | None:
@@ -62,6 +67,9 @@ class Columns:
     def __init__(self) -> None:
         self.names = Names()
         self.threads = Numbering()
+        self.shapes = Numbering()
+        self.modules = False
+        """Whether the trace has modules; then the numbers matter that lead from a backward pass to its forward one."""
         self.device: list[dict[str, NDArray[Any]]] = []
         self.host: list[dict[str, NDArray[Any]]] = []
         self.collectives: list[m.Collective] = []
@@ -92,6 +100,9 @@ class Columns:
                 take(rows, kinds, start, end)
             elif flags.any():
                 take(list(compress(rows, flags.tolist())), kinds[flags], start[flags], end[flags])
+        if of_host.any():
+            # Read event by event, without its text, a chunk can hold anything.
+            self._operators(list(compress(rows, of_host.tolist())), not text or b'"Input ' in text)
         return True
 
     def _times(
@@ -155,6 +166,26 @@ class Columns:
             }
         )
 
+    def _operators(self, rows: Sequence[Any], shaped: bool) -> None:
+        """Add what only some traces record of operators: shapes, and the numbers that join the two passes."""
+        table = self.host[-1]
+        at = np.flatnonzero(table["kind"] == m.OPERATOR)
+        if at.size == 0 or not (shaped or self.modules):
+            return
+        args = [rows[one].args or NO_ARGS for one in at.tolist()]
+        if shaped:
+            shapes = self.shapes
+            table["shape"] = np.full(len(rows), m.MISSING, np.int32)
+            table["shape"][at] = [
+                shapes[dims, bytes(arg.types)[:_SHAPE_MOST]]
+                if 0 < len(dims := bytes(arg.dims) or bytes(arg.old_dims)) <= _SHAPE_MOST
+                else m.MISSING
+                for arg in args
+            ]
+        if self.modules:
+            table["sequence"] = np.full(len(rows), m.MISSING, np.int64)
+            table["sequence"][at] = _whole([arg.sequence for arg in args], m.MISSING)
+
     def _names(self, rows: Sequence[Any]) -> NDArray[np.int32]:
         names = self.names
         return np.array([names[row.name] for row in rows], np.int32)
@@ -164,6 +195,7 @@ class Columns:
         device = {name: _joined(self.device, name) for name in DEVICE_COLUMNS}
         self.device.clear()
         host = {name: _joined(self.host, name) for name in HOST_COLUMNS}
+        host |= {name: joined_where(self.host, name) for name in OPERATOR_COLUMNS}
         self.host.clear()
         return m.DeviceEvents(**device), m.HostEvents(**host)
 
@@ -177,6 +209,16 @@ def nanoseconds(us: NDArray[np.float64]) -> NDArray[np.int64]:
 def _joined(parts: Sequence[dict[str, NDArray[Any]]], name: str) -> NDArray[Any]:
     dtype = DTYPES.get(name, np.int64)
     return np.concatenate([part[name] for part in parts]) if parts else np.empty(0, dtype)
+
+
+def joined_where(parts: Sequence[Mapping[str, NDArray[Any]]], name: str) -> NDArray[Any]:
+    """Join a column that some parts lack; empty where all of them do."""
+    dtype = DTYPES.get(name, np.int64)
+    if not any(name in part for part in parts):
+        return np.empty(0, dtype)
+    return np.concatenate(
+        [part[name] if name in part else np.full(part["start"].size, m.MISSING, dtype) for part in parts]
+    )
 
 
 def whole_number(value: Any) -> int | None:

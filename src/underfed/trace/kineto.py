@@ -55,10 +55,16 @@ def _read(path: str | Path, processes: int) -> Timeline:
     splitter = Splitter(source)
     try:
         for text, ending in splitter.chunks():
+            reader.columns.modules = has_modules(splitter.head)
             reader.take(text, ending)
     except NotATraceError as error:
         raise refuse_json(error.head, shown(path)) from None
     return reader.timeline({**splitter.head, **reader.tail}, source.limits, shown(path))
+
+
+def has_modules(head: dict[str, Any]) -> bool:
+    """Tell from the fields before the events whether Python functions were recorded, and with them modules."""
+    return bool(head.get("with_stack"))
 
 
 class Reader:
@@ -132,12 +138,17 @@ class Reader:
             device=device,
             host=host,
             names=tuple(columns.names),
+            shapes=tuple((_shown(dims), _shown(types)) for dims, types in columns.shapes),
             threads=tuple(thread_name(pid, tid) for pid, tid in columns.threads),
             collectives=tuple(columns.collectives),
             events=columns.events,
             limits=tuple(limits),
             **about(fields),
         )
+
+
+def _shown(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def about(fields: dict[str, Any]) -> dict[str, Any]:

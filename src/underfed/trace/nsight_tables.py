@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from underfed.errors import UsageError
 from underfed.timeline import model as m
-from underfed.trace.columns import DTYPES, Numbering
+from underfed.trace.columns import DTYPES, HOST_COLUMNS, OPERATOR_COLUMNS, Numbering, joined_where
 from underfed.trace.source import shown
 
 _ROWS = 200_000
@@ -31,6 +32,7 @@ _RANGES: dict[str, int] = {"NvtxPushPopRange": _PUSH_POP, "NvtxStartEndRange": _
 _VERSION = re.compile(r"_v\d{3,}$")
 #: What torch.autograd.profiler.emit_nvtx adds to a name.
 _NVTX_ARGS = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*$", re.DOTALL)
+_NVTX_SIZES = re.compile(r", sizes = (\[[\[\], 0-9]{1,2000}\])")
 _OPERATOR = re.compile(r"^(?:aten|c10d|prims|torchvision|quantized|autograd)::|^autograd::|Backward\d*$")
 _COPY = re.compile(r"CUDA_MEMCPY_KIND_(?:UVM_)?([HDP])TO([HDP])$")
 #: Numbers of ENUM_CUDA_MEMCPY_OPER, which follow CUPTI's, for exports without that table.
@@ -55,6 +57,7 @@ class Export:
         self.columns = self._schema()
         self.names = Numbering()
         self.threads = Numbering()
+        self.shapes = Numbering()
         self.processes: dict[int, _Process] = {}
         self.strings: dict[int, str] = {}
         self.unusable = self.backwards = 0
@@ -193,7 +196,14 @@ class Export:
         rows = self.database.execute(f'SELECT id, name FROM "{table}"').fetchall()  # noqa: S608 - a name of this module
         return {number: name for number, name in rows if isinstance(number, int) and isinstance(name, str)}
 
-    def _host(self, rows: NDArray[np.int64], texts: list[str], kinds: NDArray[np.uint8], links: Any) -> None:
+    def _host(
+        self,
+        rows: NDArray[np.int64],
+        texts: list[str],
+        kinds: NDArray[np.uint8],
+        links: Any,
+        more: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+    ) -> None:
         names = self._numbered(texts)
         threads = np.array([self.threads[one] for one in rows[:, 2].tolist()], np.int32)
         owners = self._owners(rows[:, 2])
@@ -209,6 +219,7 @@ class Export:
                     "thread": threads[mine],
                     "name": names[mine],
                     "correlation": links[mine],
+                    **{name: column[mine] for name, column in more.items()},
                 }
             )
 
@@ -230,9 +241,13 @@ class Export:
             good = (raw[:, 0] >= 0) & (raw[:, 1] >= raw[:, 0]) & (raw[:, 1] < raw[:, 0] + _LONGEST_NS)
             rows, texts = raw[good], [text for text, fine in zip(texts, good.tolist(), strict=True) if fine]
             known = self._text(rows[:, 3])
-            named = [_NVTX_ARGS.sub("", text or other) for text, other in zip(texts, known, strict=True)]
+            whole = [text or other for text, other in zip(texts, known, strict=True)]
+            named = [_NVTX_ARGS.sub("", text) for text in whole]
             kinds_of = np.array([m.OPERATOR if _OPERATOR.search(name) else m.ANNOTATION for name in named], np.uint8)
-            self._host(rows, named, kinds_of, np.full(len(rows), m.MISSING, np.int64))
+            sizes = [_NVTX_SIZES.search(text) for text in whole]
+            shapes = np.array([self.shapes[one[1]] if one else m.MISSING for one in sizes], np.int32)
+            more = {"shape": shapes} if (shapes >= 0).any() else {}
+            self._host(rows, named, kinds_of, np.full(len(rows), m.MISSING, np.int64), more)
 
     def _range_texts(self, where: str) -> Iterator[str]:
         if "text" not in self.columns.get("NVTX_EVENTS", set()):
@@ -288,7 +303,9 @@ class Export:
         pid = number & ((1 << _THREAD_BITS) - 1)
         cards = {device: name for (owner, device), name in about["cards"].items() if owner == pid}
         device = m.DeviceEvents(**{name: _joined(process.device, name) for name in _DEVICE})
-        host = m.HostEvents(**{name: _joined(process.host, name) for name in _HOST})
+        columns = {name: _joined(process.host, name) for name in _HOST}
+        columns |= {name: joined_where(process.host, name) for name in OPERATOR_COLUMNS}
+        host = m.HostEvents(**columns)
         return m.Timeline(
             device=device,
             host=host,
@@ -299,11 +316,12 @@ class Export:
             capability=about["capability"],
             events=device.start.size + host.start.size,
             limits=tuple(limits),
+            shapes=tuple((dims, "") for dims in self.shapes),
         )
 
 
 _DEVICE = tuple(m.DeviceEvents.__dataclass_fields__)
-_HOST = tuple(m.HostEvents.__dataclass_fields__)
+_HOST = HOST_COLUMNS
 
 
 def _joined(parts: Sequence[dict[str, NDArray[Any]]], name: str) -> NDArray[Any]:

@@ -64,7 +64,7 @@ def read_share(path: str, index: int, number: int, head_start: int) -> Share | N
 
 
 def _read_share(path: str, index: int, number: int, head_start: int) -> Share | None:
-    from underfed.trace.kineto import Reader
+    from underfed.trace.kineto import Reader, has_modules
 
     source = Source(Path(path))
     splitter = Splitter(source, lambda at: owner(at, number, head_start) == index)
@@ -73,6 +73,7 @@ def _read_share(path: str, index: int, number: int, head_start: int) -> Share | 
     try:
         for at, (text, ending) in enumerate(splitter.chunks()):
             before = len(reader.columns.device), len(reader.columns.host)
+            reader.columns.modules = has_modules(splitter.head)
             if owner(at, number, head_start) == index and not reader.quickly(text, ending):
                 return None
             share.chunks.append((len(reader.columns.device) - before[0], len(reader.columns.host) - before[1]))
@@ -119,6 +120,7 @@ def joined(shares: Sequence[Share], head_start: int) -> Columns:
     columns = Columns()
     renamed = [_numbers(columns.names, share.columns.names) for share in shares]
     threads = [_numbers(columns.threads, share.columns.threads) for share in shares]
+    shapes = [_numbers(columns.shapes, share.columns.shapes) for share in shares]
     places = [_Place() for _ in shares]
     for at in range(len(shares[0].chunks)):
         index = owner(at, len(shares), head_start)
@@ -136,6 +138,8 @@ def joined(shares: Sequence[Share], head_start: int) -> Columns:
             columns.devices += table["start"].size
         for table in share.columns.host[place.host : place.host + hosts]:
             moved = {"name": renamed[index][table["name"]], "thread": threads[index][table["thread"]]}
+            if "shape" in table:
+                moved["shape"] = np.where(table["shape"] < 0, -1, shapes[index][table["shape"]]).astype(np.int32)
             columns.host.append({**table, **moved})
         place.device, place.host = place.device + devices, place.host + hosts
     for share in shares:
