@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import lzma
 import multiprocessing
 import os
 import random
@@ -158,6 +159,34 @@ def image_mounted(where: Path, image: Path, megabytes: int, make: list[str], *op
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"cannot mount an image: {done.stderr.strip()}")
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", "-l", str(where)], check=True)
+
+
+QUOTA_BYTES = 2 << 20
+
+
+@contextlib.contextmanager
+def with_quota(where: Path, image: Path):
+    """A btrfs of 128 MB whose quota leaves 2 MB, or skip.
+
+    Its quota groups need neither the kernel's quota formats nor another user: superusers are held to them as well.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    with lzma.open(Path(__file__).parent / "quota.btrfs.xz") as packed, open(image, "wb") as file:
+        while block := packed.read(1 << 20):
+            if block.count(0) == len(block):
+                file.seek(len(block), os.SEEK_CUR)
+            else:
+                file.write(block)
+        file.truncate()
+    where.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(["mount", "-o", "loop", image, where], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"cannot mount a btrfs: {done.stderr.strip()}")
     try:
         yield where
     finally:

@@ -131,7 +131,7 @@ class Link:
         self.port = self.server.getsockname()[1]
         self.silent = threading.Event()
         self.limits: list[int] = []
-        self.connections = 0
+        self.connections = self.passed = 0
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -160,6 +160,7 @@ class Link:
                     time.sleep(0.05)
                 target.sendall(data)
                 passed += len(data)
+                self.passed += len(data)
                 if limit is not None and passed > limit:
                     break
         except OSError:

@@ -26,13 +26,14 @@ from carry_help import (
     tree,
     underfed,
     wait_for,
+    with_quota,
 )
 
 from underfed.carry.collect import Options, collect
 from underfed.carry.local import LocalStore
 
 MANIFEST = "underfed-manifest.jsonl"
-KILLS_ALWAYS, KILLS_SLOW = 12, 200
+KILLS_ALWAYS, KILLS_SLOW = 8, 200
 
 
 def claims_hold(dst: Path) -> int:
@@ -278,6 +279,44 @@ def test_a_read_only_destination(tmp_path: Path) -> None:
     with mounted(tmp_path / "dst", "ro") as dst:
         done = underfed("collect", tmp_path / "src", dst)
         assert done.returncode == 2 and "cannot be written" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_quota_that_no_count_shows_is_seen_before_anything_is_copied(tmp_path: Path) -> None:
+    """df shows 115 MB free; 2 MB may be written, which only the trial shows."""
+    make_run(tmp_path / "src/a", size=3_000_000)
+    with with_quota(tmp_path / "dst", tmp_path / "image") as dst:
+        assert shutil.disk_usage(dst).free > 100_000_000
+        done = underfed("collect", tmp_path / "src", dst)
+        assert done.returncode == 2 and "ran out of quota" in done.stderr, done.stdout + done.stderr
+        assert len(done.stderr.splitlines()) == 1 and not any(dst.iterdir())
+
+
+def test_a_quota_that_another_writer_uses_up(tmp_path: Path) -> None:
+    for number in range(6):
+        make_run(tmp_path / f"src/{number}", number, 200_000)
+    with with_quota(tmp_path / "dst", tmp_path / "image") as dst:
+        stop = threading.Event()
+
+        def fill() -> None:
+            wait_until_it_copies(dst, stop)
+            with open(dst / "filler", "wb", buffering=0) as file:
+                try:
+                    while not stop.is_set():
+                        file.write(os.urandom(1 << 14))
+                except OSError:
+                    stop.wait(60)
+
+        other = threading.Thread(target=fill)
+        other.start()
+        done = underfed("collect", tmp_path / "src", dst)
+        stop.set()
+        other.join()
+        claimed = claims_hold(dst)
+        assert (claimed == 6) if done.returncode == 0 else "quota" in done.stdout, done.stdout + done.stderr
+        (dst / "filler").unlink()
+        os.sync()
+        assert underfed("collect", tmp_path / "src", dst).returncode == 0
+        assert claims_hold(dst) == 6
 
 
 def test_a_quota_is_seen_before_anything_is_copied(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
-from carry_help import files_of, hash_of, in_child, kill_after, make_run, mounted, tree, underfed, wait_for
+from carry_help import files_of, hash_of, in_child, kill_after, make_run, mounted, tree, underfed, wait_for, with_quota
 from sshd_help import Box
 
 pytestmark = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
 
-KILLS_ALWAYS, KILLS_SLOW = 12, 200
+KILLS_ALWAYS, KILLS_SLOW = 8, 200
 INCOMING = ".underfed-incoming"
 
 
@@ -132,6 +132,14 @@ def test_the_disk_fills_up_on_the_way(box: Box, tmp_path: Path) -> None:
         assert "safe to release: no" in done.stdout
         assert underfed("pull", f"box:{tmp_path}/far", dst, env=box.env).returncode == 0
         assert tree(dst) == tree(tmp_path / "far")
+
+
+def test_a_quota_that_no_count_shows(box: Box, tmp_path: Path) -> None:
+    make_run(tmp_path / "far/a", size=3_000_000)
+    with with_quota(tmp_path / "dst", tmp_path / "image") as dst:
+        done = underfed("pull", f"box:{tmp_path}/far", dst, env=box.env)
+        assert done.returncode == 2 and "quota" in done.stdout, done.stdout + done.stderr
+        assert "safe to release: no" in done.stdout and not files_of(dst)
 
 
 def test_a_read_only_destination(box: Box, tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ from underfed.carry.store import CarryError, Held, RunPlace, Store
 from underfed.carry.take import Source
 from underfed.errors import UsageError
 
+#: Stores whose objects need no folders.
+_BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "obs", "oci", "tos"})
+
 
 def remote_store(url: str) -> RemoteStore:
     """Open the store that a URL names. Raises UsageError when the extra or the place is missing."""
@@ -47,8 +50,7 @@ class RemoteStore(Store):
         probe = f"{self.root}/{PROBE}-{os.getpid()}"
         data = os.urandom(1024)
         try:
-            with contextlib.suppress(FileExistsError, NotImplementedError):
-                self.system.makedirs(self.root, exist_ok=True)
+            _make_folders(self.system, self.root)
             self.system.pipe_file(probe, data)
             back = self.system.cat_file(probe)
             self.system.rm_file(probe)
@@ -143,8 +145,7 @@ class RemoteRun(RunPlace):
             raise CarryError(f"{shown(source.path)}: {error.strerror}") from error
         try:
             check_unchanged(source, os.fstat(fd))
-            with contextlib.suppress(FileExistsError, NotImplementedError):
-                self.system.makedirs(url.rpartition("/")[0], exist_ok=True)
+            _make_folders(self.system, url.rpartition("/")[0])
             file = self.system.open(url, "wb")
             try:
                 for block in blocks(fd, source.size):
@@ -208,8 +209,7 @@ class RemoteRun(RunPlace):
         try:
             if not self.system.exists(url):
                 return False
-            with contextlib.suppress(FileExistsError, NotImplementedError):
-                self.system.makedirs(target.rpartition("/")[0], exist_ok=True)
+            _make_folders(self.system, target.rpartition("/")[0])
             self.system.copy(url, target)
             self.system.rm_file(url)
         except Exception as error:
@@ -229,6 +229,14 @@ class RemoteRun(RunPlace):
             raise
         except Exception as error:
             raise _as_carry_error(MANIFEST, error) from error
+
+
+def _make_folders(system: Any, path: str) -> None:
+    """Make folders where the store has such; among buckets that would make a bucket, of a name that was mistyped."""
+    names = (system.protocol,) if isinstance(system.protocol, str) else system.protocol
+    if not _BUCKETS & set(names):
+        with contextlib.suppress(FileExistsError, NotImplementedError):
+            system.makedirs(path, exist_ok=True)
 
 
 def _discard(file: Any) -> None:
