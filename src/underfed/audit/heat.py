@@ -48,7 +48,9 @@ class Heat:
             if is_evaluation_loop(one.loop):
                 continue
             # A loop over epochs that trains without an inner loop takes the whole data set as one batch.
-            sure: Sure = "possible" if _counts_epochs(one.loop) else "certain"
+            sure: Sure = (
+                "possible" if _counts_epochs(one.loop) else "certain" if one.module in training.updating else "likely"
+            )
             self._block(one.module, one.function, one.loop.body, sure, origin, 0)
             if isinstance(one.loop, ast.While):
                 self._emit(one.module, one.function, one.loop.test, sure, origin, 0)
@@ -115,6 +117,8 @@ class Heat:
                 last = statement.body[-1]
                 if isinstance(last, ast.Continue | ast.Return) and every_n(statement.test):
                     return  # `if step % n: continue`: what follows runs every n steps
+            elif isinstance(statement, ast.If) and _is_way_out(statement, function):
+                sure = lower(sure)
 
     def _branches(
         self, module: Module, statement: ast.If, sure: Sure, known: dict[str, ast.expr]
@@ -173,6 +177,14 @@ def _steps(function: Function) -> bool:
         n.func.attr for n in ast.walk(function.node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
     }
     return bool(names & {"backward", "manual_backward"}) and bool(names & {"step", "zero_grad"})
+
+
+def _is_way_out(statement: ast.If, function: Function | None) -> bool:
+    """Return whether a function ends early by what it is called with: `if factor == 1: return x`."""
+    test, last = statement.test, statement.body[-1]
+    if function is None or not isinstance(last, ast.Return) or not isinstance(test, ast.Compare):
+        return False
+    return isinstance(test.left, ast.Name) and test.left.id in function.parameters
 
 
 def _single(module: Module, function: Function | None) -> dict[str, ast.expr]:

@@ -17,7 +17,7 @@ _SCALER = re.compile(r"scaler|(^|\.)fabric$|(^|\.)accelerator$", re.IGNORECASE)
 _ENGINE = re.compile(r"engine", re.IGNORECASE)
 _EVALUATES = re.compile(
     r"(^|_)(eval|evaluate|evaluation|evaluator|valid|validate|validation|val|test|testing|infer|inference|predict|prediction"
-    r"|generate|visualize|visualise|demo|profile|benchmark|bench)(_|$|\d)",
+    r"|generate|probe|visualize|visualise|demo|profile|benchmark|bench)(_|$|\d)",
     re.IGNORECASE,
 )
 _EVAL_ITER = re.compile(
@@ -78,6 +78,8 @@ class Training:
         queue: list[tuple[Module, ast.Call]] = []
         for module in project.modules:
             queue += [(module, call) for call in module.calls if is_step_call(module, call)]
+        #: Modules with an optimizer step; in others backward may be asked for other reasons than training.
+        self.updating = {module for module, call in queue if getattr(call.func, "attr", "") == "step"}
         while queue:
             module, call = queue.pop()
             if call in self._seen:
@@ -103,6 +105,8 @@ class Training:
         for around in module.up(call):
             if isinstance(around, LOOPS):
                 over = ast.unparse(around.iter) if isinstance(around, ast.For | ast.AsyncFor) else ""
+                if isinstance(getattr(around, "iter", None), ast.Tuple | ast.List | ast.Set):
+                    continue  # a few cases that are written out
                 if "optim" not in over and not re.search(r"(^|[._])losses$|loss_(list|dict)|\.values\(\)$", over):
                     return around
         return None

@@ -92,6 +92,10 @@ class Project:
         """Return whether anything in the project speaks of a GPU."""
         return any(_GPU.search(module.source) for module in self.modules)
 
+    def speaks_of_gpu(self, module: Module) -> bool:
+        """Return whether a GPU is spoken of where a module is used: in itself, or anywhere if others import it."""
+        return bool(_GPU.search(module.source)) or (module in self.imported and self.uses_gpu)
+
     def mentions(self, pattern: str) -> bool:
         """Return whether any module's source holds a regular expression."""
         if pattern not in self._mentions:

@@ -15,15 +15,18 @@ When it stays silent
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
 from underfed.audit.finding import Hit, Sure, lower
 from underfed.audit.loaders import Loader
+from underfed.audit.loops import evaluates
 from underfed.audit.module import Class
 from underfed.audit.rule import AuditRule, Code
 from underfed.audit.trainers import trainer_arguments
 
+_TRAINS = re.compile(r"\.fit\(|\.train\(\s*\w|Trainer\(|backward\(|DataModule|train_dataloader")
 _ITERABLE = re.compile(r"(^|\.)IterableDataset$")
 
 
@@ -38,9 +41,8 @@ def check(code: Code) -> Iterator[Hit]:
             continue
         via = f" ({workers.via})" if workers.is_default else ""
         text = "num_workers is 0" if loader.given("num_workers") is not None else "num_workers is not given, so 0"
-        yield Hit(
-            loader.call, f"{text}{via}: the training thread makes every batch itself", _sure(loader, workers.is_default)
-        )
+        sure = _sure(loader, workers.is_default) if _trains(code, loader) else "possible"
+        yield Hit(loader.call, f"{text}{via}: the training thread makes every batch itself", sure)
     for arguments in trainer_arguments(code.module, code.whole.values):
         workers = arguments.field("dataloader_num_workers")
         if workers.known and workers.value == 0 and not isinstance(workers.value, bool):
@@ -55,6 +57,16 @@ def _sure(loader: Loader, is_default: bool) -> Sure:
     if is_default or loader.evaluates:
         sure = lower(sure)
     return sure if not (loader.evaluates and sure == "certain") else "likely"
+
+
+def _trains(code: Code, loader: Loader) -> bool:
+    """Return whether a loader may feed a training: not a demonstration, nor a script that evaluates or samples."""
+    if code.hot or _TRAINS.search(code.module.source):
+        return True
+    if any(isinstance(one, ast.If) and "__main__" in ast.unparse(one.test) for one in code.module.up(loader.call)):
+        return False
+    names = code.module.name.split(".")[-2:]
+    return not any(evaluates(name) or name.startswith("sampl") for name in names)
 
 
 def _streams(loader: Loader) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from underfed.audit.edits import replace
 from underfed.audit.finding import Fix, Hit, Sure
 from underfed.audit.rule import AuditRule, Code
+from underfed.audit.rules.t12_debug import guarded
 from underfed.audit.rules.t13_no_amp import trains_in_32_bits
 
 _PRECISIONS = frozenset(
@@ -35,6 +36,8 @@ def check(code: Code) -> Iterator[Hit]:
     """Find where TF32 is switched off."""
     for node in code.module.of(ast.Assign):
         name = code.module.qualified(node.targets[0]) or ""
+        if guarded(code, node) is None:
+            continue
         if name in _FLAGS and isinstance(node.value, ast.Constant) and node.value.value is False:
             sure: Sure = (
                 "likely"
@@ -51,7 +54,7 @@ def check(code: Code) -> Iterator[Hit]:
         if head is not None:
             yield Hit(head, "32-bit products stay off the tensor cores: nothing switches TF32 on", "possible")
     for call in code.calls:
-        if code.module.called(call) == "torch.set_float32_matmul_precision" and call.args:
+        if code.module.called(call) == "torch.set_float32_matmul_precision" and call.args and guarded(code, call):
             level = call.args[0]
             if isinstance(level, ast.Constant) and level.value == "highest":
                 fix = Fix('set the precision to "high"', False, (replace(code.module, level, '"high"'),))

@@ -36,6 +36,10 @@ _ENVIRONMENT = {
 }
 
 
+#: A function of such a name is called by those who want just that.
+_ASKED_FOR = ("debug", "profile", "bench", "determin", "reproduc", "math")
+
+
 def check(code: Code) -> Iterator[Hit]:
     """Find debugging aids that stay on."""
     for call in code.calls:
@@ -109,11 +113,17 @@ def guarded(code: Code, node: ast.AST) -> Sure | None:
                 sure = lower(sure)
         elif isinstance(around, ast.ExceptHandler) or (
             isinstance(around, FunctionNode)
-            and any(word in around.name.lower() for word in ("debug", "profile", "bench", "determin"))
+            and (any(word in around.name.lower() for word in _ASKED_FOR) or _is_block(code, around))
         ):
             return None
         inner = around
     return sure
+
+
+def _is_block(code: Code, function: ast.AST) -> bool:
+    """Return whether a function is written for `with`: what it switches, it switches back."""
+    marks = [code.module.qualified(one) or "" for one in getattr(function, "decorator_list", [])]
+    return getattr(function, "name", "") == "__enter__" or any(mark.endswith("contextmanager") for mark in marks)
 
 
 def _around_training(code: Code, call: ast.Call) -> bool:

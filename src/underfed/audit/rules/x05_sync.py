@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from underfed.audit.edits import drop_statement
 from underfed.audit.finding import Fix, Hit, Sure, least
@@ -31,6 +32,7 @@ def check(code: Code) -> Iterator[Hit]:
     """Find reads of device values in the step."""
     if not code.project.uses_gpu:
         return
+    speaks = code.project.speaks_of_gpu(code.module)
     for hot in code.hot:
         node = hot.node
         if isinstance(node, ast.Call):
@@ -42,7 +44,7 @@ def check(code: Code) -> Iterator[Hit]:
         else:
             hit = None
         if hit is not None:
-            yield hit
+            yield hit if speaks else replace(hit, sure=least(hit.sure, "likely"))
 
 
 def _call(code: Code, node: ast.Call, sure: Sure) -> Hit | None:

@@ -25,7 +25,7 @@ _SAVES = frozenset({"save_pretrained", "save_checkpoint", "save_state", "save_mo
 
 def check(code: Code) -> Iterator[Hit]:
     """Find checkpoints in the step, and trainers that are told to write one each step."""
-    yield from calls(code, _judge)
+    yield from (hit for hit in calls(code, _judge) if not _in_memory(code, hit.node))
     for call in code.calls:
         if code.method_name(call) == "ModelCheckpoint":
             every = code.value(code.keyword(call, "every_n_train_steps"))
@@ -34,6 +34,18 @@ def check(code: Code) -> Iterator[Hit]:
     for arguments in trainer_arguments(code.module, code.whole.values):
         if arguments.each_step("save", "save_strategy", otherwise=True):
             yield Hit(arguments.call, "save_steps=1 writes a checkpoint in every step", "likely")
+
+
+def _in_memory(code: Code, node: ast.AST) -> bool:
+    """Return whether a call writes into a buffer: `with io.BytesIO() as file`, `file = io.BytesIO()`."""
+    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    function = code.module.function_of(node)
+    for around in ast.walk(function.node if function is not None else code.module.tree):
+        bound = getattr(around, "optional_vars", None) or getattr(around, "targets", [None])[0]
+        made = getattr(around, "context_expr", None) or getattr(around, "value", None)
+        if isinstance(bound, ast.Name) and bound.id in names and "BytesIO" in code.module.called(made or node):
+            return True
+    return False
 
 
 def _judge(call: ast.Call, name: str, method: str) -> tuple[str, Sure] | None:

@@ -38,7 +38,7 @@ _PLOTS = (
 
 def check(code: Code) -> Iterator[Hit]:
     """Find logging in the step, and trainers and progress bars that are told to log each step."""
-    yield from calls(code, _judge)
+    yield from (hit for hit in calls(code, _judge) if not _follows_another(code, hit.node))
     for call in code.calls:
         name = code.module.called(call)
         if code.method_name(call) == "Trainer" and _is(code, call, "log_every_n_steps", 1):
@@ -50,6 +50,20 @@ def check(code: Code) -> Iterator[Hit]:
         if arguments.each_step("logging", "logging_strategy", otherwise=True):
             text = "logging_steps=1 reads the loss from the GPU and sends it in every step"
             yield Hit(arguments.call, text, "likely")
+
+
+def _follows_another(code: Code, node: ast.AST) -> bool:
+    """Return whether a print() stands right behind another one: they are one place to change."""
+    statement = code.module.statement_of(node)
+    if statement is None or code.module.called(node) != "print":
+        return False
+    around = code.module.parents[statement]
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(around, name, [])
+        if isinstance(block, list) and statement in block[1:]:
+            before = block[block.index(statement) - 1]
+            return isinstance(before, ast.Expr) and code.module.called(before.value) == "print"
+    return False
 
 
 def _is(code: Code, call: ast.Call, name: str, wanted: int) -> bool:

@@ -13,6 +13,7 @@ When it stays silent
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from underfed.audit.edits import replace
@@ -20,13 +21,15 @@ from underfed.audit.finding import Fix, Hit
 from underfed.audit.rule import AuditRule, Code
 from underfed.audit.rules.t12_debug import guarded
 
+_CUDA = r"\.cuda\(|[\"']cuda|set_device"
 _STARTS = frozenset({"init_process_group", "InitProcessGroupKwargs", "DDPStrategy", "FSDPStrategy"})
 
 
 def check(code: Code) -> Iterator[Hit]:
     """Find gloo as the only backend of a project with GPUs."""
-    if not code.project.mentions(r"\.cuda\(|[\"']cuda|set_device"):
+    if not code.project.mentions(_CUDA):
         return
+    speaks = re.search(_CUDA, code.module.source)
     for call in code.calls:
         if code.method_name(call) not in _STARTS or "." not in (code.module.called(call) or ""):
             continue
@@ -44,7 +47,7 @@ def check(code: Code) -> Iterator[Hit]:
         yield Hit(
             call,
             "gloo takes gradients through host memory; NCCL uses the links between GPUs",
-            "likely" if value.is_default or sure != "certain" else "certain",
+            "certain" if not value.is_default and sure == "certain" and speaks else "likely",
             fix,
         )
 
