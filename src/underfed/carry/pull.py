@@ -164,6 +164,9 @@ def _all_of(found: Contact, address: Address, root: Path, options: PullOptions, 
                 raise
         result.reasons += [f"a name there is no name here: {shown(name)}" for name in found.strange]
         result.reasons += _dead(root, jobs)
+        for job in jobs:
+            for name in job.linked():
+                watcher.done(job.outcomes[name])
         if result.verified:
             result.reasons += _changed_meanwhile(base, jobs, found)
     return result
@@ -244,7 +247,8 @@ def _persist(job: UnitPull, clock: _Clock, result: Pull, watcher: Watcher) -> li
             break
     outcomes = job.end()
     for outcome in outcomes:
-        watcher.done(outcome)
+        if outcome.name not in job.linked():
+            watcher.done(outcome)
     return outcomes
 
 

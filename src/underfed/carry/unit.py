@@ -80,6 +80,10 @@ class UnitPull:
         first = path.split("/", maxsplit=1)[0]
         return next(self.outcomes[label] for label, names in self.parts.items() if first in names)
 
+    def linked(self) -> list[str]:
+        """Return the labels of parts with links, of which more is known when all parts are here."""
+        return list(dict.fromkeys(self.part(path).name for path in (self.listing.links if self.listing else ())))
+
     def end(self) -> list[UnitOutcome]:
         """Say of each part what became of it."""
         owner = {name: self.outcomes[label] for label, names in self.parts.items() for name in names}
