@@ -186,18 +186,23 @@ def _binned(lane: str, start: Ints, stop: Ints, names: list[str], *, part: Part,
 def _gap_rows(scene: Scene, gaps: dict[str, Spans], part: Part) -> list[Row]:
     rows: list[Row] = []
     for cause, spans in gaps.items():
-        where = scene.where(cause)
-        rows += _spans("device idle, why", spans, part, CAUSE_CLASS[cause], what=scene.words(cause), where=where)
+        what = scene.words(cause)
+        for low, high in _apart(spans, part):
+            where = scene.where(cause, (low + high) // 2)
+            begin, end = low - part.begin, high - part.begin
+            rows.append(_row("device idle, why", begin, end, CAUSE_CLASS[cause], what=what, where=where))
     return rows
 
 
-def _spans(lane: str, spans: Spans, part: Part, kind: str, *, what: str, where: str | None = None) -> list[Row]:
+def _apart(spans: Spans, part: Part) -> list[tuple[int, int]]:
+    """Begin and end of each, those joined that could not be told apart."""
     if spans.start.size > _BARS:
         spans = union(spans.start, spans.end, close=part.length // _BARS)
-    return [
-        _row(lane, a - part.begin, b - part.begin, kind, what=what, where=where)
-        for a, b in zip(spans.start.tolist(), spans.end.tolist(), strict=True)
-    ]
+    return list(zip(spans.start.tolist(), spans.end.tolist(), strict=True))
+
+
+def _spans(lane: str, spans: Spans, part: Part, kind: str, *, what: str) -> list[Row]:
+    return [_row(lane, low - part.begin, high - part.begin, kind, what=what) for low, high in _apart(spans, part)]
 
 
 def _row(lane: str, start: int, end: int, kind: str, *, what: str, where: str | None = None) -> Row:

@@ -23,6 +23,9 @@ _SAYS, _DEVICE, _HOST, _LOADER = 1, 2, 3, 4
 _NAMES = {_SAYS: "underfed", _DEVICE: "device", _HOST: "host", _LOADER: "loader workers"}
 #: More events than this make the viewer slow; the longest ones are kept.
 MOST_EVENTS = 200_000
+#: For so many of the longest gaps the stack at their time is looked up; the others have the line that their cause has
+#: most often.
+_LOOKED_UP = 1000
 _US = 1e-3
 
 Event = dict[str, Any]
@@ -132,11 +135,15 @@ def _scene(tracks: Tracks, scene: Scene, begin: int, end: int) -> None:
     ]
     tracks.slices(_SAYS, "steps", steps)
     gaps = scene.gaps(begin, end)
+    lengths = np.concatenate([spans.end - spans.start for spans in gaps.values()] or [np.zeros(0, np.int64)])
+    looked_up = int(np.sort(lengths)[-_LOOKED_UP:][0]) if lengths.size else 0
     for cause, spans in gaps.items():
-        where = scene.where(cause)
-        args = {"where": clean(where, ascii_only=False)} if where else {}
-        said = scene.words(cause)
-        tracks.slices(_SAYS, f"device idle: {said}", _of(spans, said, args))
+        said, mostly = scene.words(cause), scene.where(cause)
+        named: list[tuple[int, int, str, dict[str, Any]]] = []
+        for low, high, name, _ in _of(spans, said, {}):
+            where = scene.where(cause, (low + high) // 2) if high - low >= looked_up else mostly
+            named.append((low, high, name, {"where": clean(where, ascii_only=False)} if where else {}))
+        tracks.slices(_SAYS, f"device idle: {said}", named)
     for cause in h.NAMED:
         if cause in scene.view.classes:
             tracks.slices(_HOST, CAUSE_WORDS[cause], _of(scene.view.classes[cause], CAUSE_WORDS[cause], {}))
