@@ -185,3 +185,59 @@ def test_tests_and_environments_below_a_folder_are_passed_by_and_read_when_named
         (tmp_path / name).write_text(LOOP)
     assert run_audit(tmp_path).returncode == 2
     assert run_audit(tmp_path / "test_train.py").returncode == 1
+
+
+def test_a_script_that_speaks_of_no_gpu_is_not_judged_by_its_neighbours(tmp_path: Path) -> None:
+    loop = "import torch\nfor x in train_loader:\n    loss = model(x)\n    loss.backward()\n    optimizer.step()\n"
+    loop += "    t += loss.item()\n"
+    (tmp_path / "toy.py").write_text(loop)
+    (tmp_path / "real.py").write_text(loop.replace("model(x)", "model(x.cuda())"))
+    rule = find("X5")
+    assert rule is not None
+    assert [(one.path.rpartition("/")[2], one.sure) for one in audit([tmp_path], rules=[rule]).findings] == [
+        ("real.py", "certain"),
+        ("toy.py", "likely"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["eval/metrics.py", "sample/sample.py", "evaluate.py"])
+def test_a_script_that_evaluates_has_no_training_to_wait_for(name: str, tmp_path: Path) -> None:
+    code = (
+        "from torch.utils.data import DataLoader, Dataset\nclass D(Dataset):\n    def __getitem__(self, i):\n"
+        "        return read(i)\ndef run():\n    for x in DataLoader(D()):\n        show(x)\n"
+    )
+    for at in (name, "data.py"):
+        (tmp_path / at).parent.mkdir(exist_ok=True)
+        (tmp_path / at).write_text(code)
+    rule = find("T4")
+    assert rule is not None
+    found = {one.path: one.sure for one in audit([tmp_path], rules=[rule]).findings}
+    assert (found[str(tmp_path / name)], found[str(tmp_path / "data.py")]) == ("possible", "certain")
+
+
+NESTED = {
+    "brackets": "x = " + "[" * 900 + "]" * 900,
+    "minus": "x = " + "-" * 5000 + "1",
+    "attributes": "x = a" + ".b" * 20_000,
+    "calls": "x = a" + "()" * 20_000,
+    "lambdas": "x = " + "lambda: " * 2000 + "1",
+    "elif": "if a == 0:\n    pass\n" + "".join(f"elif a == {n}:\n    pass\n" for n in range(1500)),
+    "loops": "".join("    " * n + f"for i{n} in x:\n" for n in range(80)) + "    " * 80 + "pass",
+    "comparison": "x = " + " < ".join(["a"] * 20_000),
+    "and": "x = " + " and ".join(["a"] * 20_000),
+    "text": "x = " + " + ".join(["'a'"] * 3000),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_what_is_nested_deeply_in_the_step_costs_its_own_file_alone(name: str, tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(LOOP)
+    inside = NESTED[name].replace("\n", "\n    ")
+    (tmp_path / "deep.py").write_text(
+        f"import torch\nfor b in train_loader:\n    loss = model(b.cuda())\n    loss.backward()\n    {inside}\n"
+    )
+    done = run_audit(tmp_path, "--sure", "possible")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "good.py:17:14: X5" in done.stdout
+    unread = [line for line in done.stdout.splitlines() if ": not read: " in line]
+    assert all("deep.py" in line and "fault" not in line for line in unread)
