@@ -143,6 +143,16 @@ def test_newer_replaces_older_never_and_same_time_is_a_conflict(src: Path, tmp_p
     assert (dst / "a/best.pth").read_bytes() == (src / "a/best.pth").read_bytes()
 
 
+def test_the_markers_time_decides_and_not_that_of_another_file(src: Path, tmp_path: Path) -> None:
+    dst = tmp_path / "dst"
+    assert underfed("collect", src, dst).returncode == 0
+    before = (dst / "a/best.pth").read_bytes()
+    make_run(src / "a", 5, when=T0 + 100)
+    os.utime(src / "a/best_metrics.json", (T0 - 100, T0 - 100))
+    done = underfed("collect", src, dst)
+    assert done.returncode == 0 and "kept out" in done.stdout and (dst / "a/best.pth").read_bytes() == before
+
+
 def test_an_older_source_is_not_fine_when_the_newer_copy_is_broken(src: Path, tmp_path: Path) -> None:
     dst = tmp_path / "dst"
     make_run(src / "a", 5, when=T0 + 100)

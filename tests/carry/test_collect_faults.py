@@ -399,9 +399,29 @@ def test_a_source_that_changes_during_the_copy_is_not_verified(tmp_path: Path) -
     assert claims_hold(tmp_path / "dst") == 0
 
 
-def test_bytes_that_rot_behind_the_file_system(tmp_path: Path) -> None:
+def read_from_disks() -> int:
+    """Bytes that this process has had disks read."""
+    lines = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(lines["read_bytes"])
+
+
+@pytest.mark.parametrize("size", [30_000, 12_000_000])
+def test_the_copy_is_read_back_from_the_disk_and_not_from_memory(tmp_path: Path, size: int) -> None:
+    """All that was written is in memory still; the kernel's own count says where the second look went."""
+    for number in range(4):
+        make_run(tmp_path / f"src/{number}", number, size)
+    total = sum(path.stat().st_size for path in (tmp_path / "src").rglob("*") if path.name != "last.pth")
+    with image_mounted(tmp_path / "dst", tmp_path / "image", 256, ["mkfs.ext4", "-q"]) as dst:
+        before = read_from_disks()
+        sweep = collect(tmp_path / "src", LocalStore(dst), Options(), lambda _: None)
+        assert sweep.exit_code == 0 and read_from_disks() - before >= total
+        assert claims_hold(dst) == 4
+
+
+@pytest.mark.parametrize("size", [1_000_000, 6_000_000])
+def test_bytes_that_rot_behind_the_file_system(tmp_path: Path, size: int) -> None:
     """The flip is made in the image, below the page cache: the copy must be read from the disk to see it."""
-    make_run(tmp_path / "src/a", 3, 1_000_000)
+    make_run(tmp_path / "src/a", 3, size)
     needle = (tmp_path / "src/a/best.pth").read_bytes()[500_000:500_064]
     image = tmp_path / "image"
     with image_mounted(tmp_path / "dst", image, 64, ["mkfs.ext4", "-q"]) as dst:

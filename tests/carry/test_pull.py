@@ -274,6 +274,7 @@ def test_an_accepting_but_mute_host_is_unreachable(box: Box, far: Path, tmp_path
     with pytest.raises(UsageError, match="unreachable"):
         pull(parse_address(f"box:{far}"), tmp_path / "dst", PullOptions(silence=2.0), Watcher())
     link.close()
+    assert link.connections == 3
     assert not (tmp_path / "dst").exists()
 
 
