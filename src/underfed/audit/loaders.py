@@ -135,7 +135,7 @@ class Loader:
             get = self.values.project.method(found, "__getitem__")
             if get is None:
                 return False
-            return not any(isinstance(node, ast.Call) for node in ast.walk(get.node))
+            return all(_is_cheap(node) for node in ast.walk(get.node) if isinstance(node, ast.Call))
         return found is not None and bool(_IN_MEMORY.search(found))
 
     @property
@@ -169,6 +169,13 @@ class Loader:
             if len(loops) > len(own):
                 return True
         return False
+
+
+def _is_cheap(call: ast.Call) -> bool:
+    """Return whether a call takes a sample out of memory and no more: `tuple(t[i].to(device) for t in self.data)`."""
+    if isinstance(call.func, ast.Name):
+        return call.func.id in {"tuple", "list", "dict", "map", "len", "int", "zip"}
+    return isinstance(call.func, ast.Attribute) and call.func.attr in {"to", "cuda", "long", "float", "clone", "items"}
 
 
 def _within(module: Module, node: ast.AST, top: ast.AST) -> bool:

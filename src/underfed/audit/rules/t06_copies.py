@@ -64,7 +64,13 @@ def _pinning(code: Code, loader: Loader) -> Iterator[Hit]:
         return
     edit = set_keyword(code.module, loader.call, "pin_memory", "True")
     fix = Fix("pin the batches", not loader.in_memory and not loader.batched_already, (edit,)) if edit else None
-    moved = any(isinstance(hot.node, ast.Call) and moves(code.module, hot.node) for hot in code.hot)
+    moved = any(
+        isinstance(hot.node, ast.Call)
+        and isinstance(hot.node.func, ast.Attribute)
+        and moves(code.module, hot.node)
+        and _is_batch(code, hot.node.func.value)
+        for hot in code.hot
+    )
     sure: Sure = "certain" if moved and not pin.is_default and not loader.evaluates else "likely"
     if loader.in_memory or loader.batched_already:
         sure = "possible"

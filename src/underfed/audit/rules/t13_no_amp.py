@@ -17,6 +17,7 @@ import ast
 from collections.abc import Iterator
 
 from underfed.audit.finding import Hit
+from underfed.audit.loops import evaluates
 from underfed.audit.rule import AuditRule, Code
 from underfed.audit.trainers import trainer_arguments
 
@@ -36,6 +37,8 @@ def check(code: Code) -> Iterator[Hit]:
     for call in code.calls:
         name = code.method_name(call)
         open_ended = any(k.arg is None for k in call.keywords)
+        if evaluates(code.module.name.rpartition(".")[2]):
+            continue
         if name == "Trainer" and "lightning" in code.module.called(call) and not open_ended and not call.args:
             given = code.keyword(call, "precision")
             if given is None and not code.project.mentions(r"bf16|16-mixed|float16") and _on_gpu(code, call):

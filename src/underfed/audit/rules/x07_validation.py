@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 
 from underfed.audit.finding import Hit, Sure
+from underfed.audit.module import LOOPS, Function
 from underfed.audit.rule import AuditRule, Code
 from underfed.audit.rules.step_work import calls
 from underfed.audit.trainers import trainer_arguments
@@ -30,7 +31,8 @@ def check(code: Code) -> Iterator[Hit]:
     """Find validation in the step, and trainers that are told to validate after each."""
 
     def judge(call: ast.Call, name: str, method: str) -> tuple[str, Sure] | None:
-        if _NAME.match(method) and code.project.resolve(code.module, call)[0]:
+        functions = code.project.resolve(code.module, call)[0] if _NAME.match(method) else []
+        if any(_goes_over_data(one) for one in functions):
             return f"{method}() runs after every step", "likely"
         return None
 
@@ -42,6 +44,15 @@ def check(code: Code) -> Iterator[Hit]:
     for arguments in trainer_arguments(code.module, code.whole.values):
         if arguments.each_step("eval", "eval_strategy", "evaluation_strategy", otherwise=False):
             yield Hit(arguments.call, "eval_steps=1 validates after every step", "likely")
+
+
+def _goes_over_data(function: Function) -> bool:
+    """Return whether a function may evaluate a model: what only checks its arguments has no loop and asks nothing."""
+    return any(
+        isinstance(node, LOOPS)
+        or (isinstance(node, ast.Attribute) and node.attr in {"eval", "no_grad", "inference_mode"})
+        for node in ast.walk(function.node)
+    )
 
 
 RULE = AuditRule(

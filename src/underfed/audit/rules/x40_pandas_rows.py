@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from underfed.audit.finding import Hit, least
 from underfed.audit.rule import AuditRule, Code
+from underfed.audit.scopes import assignments
 
 
 def check(code: Code) -> Iterator[Hit]:
@@ -32,11 +33,21 @@ def check(code: Code) -> Iterator[Hit]:
                     or "pandas" in code.module.source
                 )
                 sure = hot.sure if surely else least(hot.sure, "likely")
-                if not _jax(code, node):
+                if not _jax(code, node) and not _of_a_row(code, node.value.value):
                     yield Hit(node, f"{code.short(node)} looks up a pandas row for every sample", sure)
     for hot in [*code.sampled, *code.hot]:
         if isinstance(hot.node, ast.Call) and code.method_name(hot.node) in {"iterrows", "itertuples"}:
             yield Hit(hot.node, f"{code.method_name(hot.node)}() walks a table in Python", hot.sure)
+
+
+def _of_a_row(code: Code, node: ast.expr) -> bool:
+    """Return whether a name holds a row that was looked up already: `row = df.iloc[i]`, then `row.loc["path"]`."""
+    function = code.module.function_of(node)
+    stored = assignments(function).get(node.id, []) if function is not None and isinstance(node, ast.Name) else []
+    return bool(stored) and all(
+        isinstance(one, ast.Subscript) and isinstance(one.value, ast.Attribute) and one.value.attr in {"iloc", "loc"}
+        for one in stored
+    )
 
 
 def _jax(code: Code, node: ast.Subscript) -> bool:

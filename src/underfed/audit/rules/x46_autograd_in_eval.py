@@ -56,8 +56,8 @@ def check(code: Code) -> Iterator[Hit]:
         if not looped or _switched_off(code, function):
             continue
         sure: Sure = "certain" if evaluates(function.name) else "likely"
-        if code.project.mentions(r"lightning|Accelerator|Trainer\("):
-            sure = "possible"
+        if code.project.mentions(r"lightning|Accelerator|Trainer\(|autograd\.grad\(|torch\.func|create_graph"):
+            sure = "possible"  # gradients may be switched off outside, or be what the model computes: forces
         yield Hit(
             looped[0],
             f"{function.name}() evaluates with gradients on: no no_grad() or inference_mode() around it",
