@@ -1,9 +1,11 @@
 """`collect` against cp and b3sum, `pull` against rsync: `python bench/carry/run.py [--folder DIR] [--pairs 3]`.
 
-Runs are made below the folder (so its disk is what is measured), and carried by both in turns, A B B A. `collect` is
-held against `cp -r`, `sync` of the copy, and b3sum of source and copy, one after another: what a careful person does by
-hand. `pull` is held against `rsync -a` (nothing verified) over an sshd on the loopback that the bench starts itself
-(the tests' one, so it needs openssh-server). Two shapes: few large files, and 10,000 files of 1 kB.
+Runs are made below the folder (so its disk is what is measured), and carried by each in turns, forwards and backwards.
+`collect` is held against `cp -r` and b3sum of source and copy, one after another, with a `sync` of the copy between
+them (what a careful person does by hand) and without one (nothing need be on the disk then). `pull` is held against
+`rsync -a` (nothing verified) over an sshd on the loopback that the bench starts itself (the tests' one, so it needs
+openssh-server). Two shapes: few large files, and 10,000 files of 1 kB. underfed's bytecode is compiled before, as pip
+does when it installs it.
 """
 
 from __future__ import annotations
@@ -53,10 +55,11 @@ def run(words: list[str], env: dict[str, str] | None = None) -> None:
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env={**os.environ, **(env or {})})
 
 
-def by_hand(src: Path, dst: Path) -> None:
+def by_hand(src: Path, dst: Path, *, sync: bool) -> None:
     """Copy, sync, and hash both sides."""
     run(["cp", "-r", str(src), str(dst)])
-    run(["sync", "-f", str(dst)])
+    if sync:
+        run(["sync", "-f", str(dst)])
     for side in (src, dst):
         run(["sh", "-c", 'cd "$1" && find . -type f -print0 | xargs -0 b3sum', "sh", str(side)])
 
@@ -65,14 +68,15 @@ def by_collect(src: Path, dst: Path) -> None:
     run([*UNDERFED, "collect", str(src), str(dst), "--all"])
 
 
-def pairs(folder: Path, count: int, arms: tuple[Callable[[Path], None], Callable[[Path], None]]) -> list[list[float]]:
-    """Seconds of both arms, in turns; each into a new folder, with the disk's writes settled before.
+def turns(folder: Path, count: int, arms: list[Callable[[Path], None]]) -> list[list[float]]:
+    """Seconds of all arms, in turns; each into a new folder, with the disk's writes settled before.
 
     What holds many files is removed at the end only: ext4 is slow to make files where many were removed a moment ago.
     """
-    seconds: list[list[float]] = [[], []]
+    seconds: list[list[float]] = [[] for _ in arms]
     for number in range(count):
-        for arm in (0, 1) if number % 2 == 0 else (1, 0):
+        order = range(len(arms))
+        for arm in order if number % 2 == 0 else reversed(order):
             dst = folder / f"dst-{number}-{arm}"
             run(["sync", "-f", str(folder)])
             began = time.perf_counter()
@@ -85,11 +89,12 @@ def pairs(folder: Path, count: int, arms: tuple[Callable[[Path], None], Callable
     return seconds
 
 
-def row(name: str, size: int, seconds: list[list[float]]) -> str:
-    theirs, ours = (statistics.median(arm) for arm in seconds)
-    ratios = sorted(a / b for a, b in zip(*seconds, strict=True))
+def row(name: str, size: int, theirs: list[float], ours: list[float]) -> str:
+    ratios = sorted(a / b for a, b in zip(theirs, ours, strict=True))
     spread = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-    return f"| {name} | {size / 1e6:.0f} MB | {theirs:.2f} | {ours:.2f} | {spread} |"
+    return (
+        f"| {name} | {size / 1e6:.0f} MB | {statistics.median(theirs):.2f} | {statistics.median(ours):.2f} | {spread} |"
+    )
 
 
 def main() -> None:
@@ -111,8 +116,13 @@ def main() -> None:
     both = not {"collect", "pull"} & only
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         folder = Path(temporary)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
         box = Box(folder / "box").start()
         try:
+            small(folder / "first", 100)  # which compiles what is used
+            by_collect(folder / "first", folder / "first-collected")
+            run([*UNDERFED, "pull", f"box:{folder}/first", str(folder / "first-pulled")], box.env)
             shapes = (
                 (f"{options.files} files of 1 kB", small, options.files),
                 ("8 files", large, options.megabytes << 20),
@@ -124,14 +134,27 @@ def main() -> None:
                 size = make(src, amount)
                 far = f"box:{src}"
                 if both or "collect" in only:
-                    arms = (lambda dst, s=src: by_hand(s, dst), lambda dst, s=src: by_collect(s, dst))
-                    print(row(f"collect, {shape}", size, pairs(folder, options.pairs, arms)), flush=True)
-                if both or "pull" in only:
-                    arms = (
-                        lambda dst, f=far: run(["rsync", "-a", f"{f}/", str(dst)], box.env),
-                        lambda dst, f=far: run([*UNDERFED, "pull", f, str(dst)], box.env),
+                    synced, plain, ours = turns(
+                        folder,
+                        options.pairs,
+                        [
+                            lambda dst, s=src: by_hand(s, dst, sync=True),
+                            lambda dst, s=src: by_hand(s, dst, sync=False),
+                            lambda dst, s=src: by_collect(s, dst),
+                        ],
                     )
-                    print(row(f"pull, {shape}", size, pairs(folder, options.pairs, arms)), flush=True)
+                    print(row(f"collect, {shape}, by hand with sync", size, synced, ours))
+                    print(row(f"collect, {shape}, by hand without", size, plain, ours), flush=True)
+                if both or "pull" in only:
+                    theirs, ours = turns(
+                        folder,
+                        options.pairs,
+                        [
+                            lambda dst, f=far: run(["rsync", "-a", f"{f}/", str(dst)], box.env),
+                            lambda dst, f=far: run([*UNDERFED, "pull", f, str(dst)], box.env),
+                        ],
+                    )
+                    print(row(f"pull, {shape}", size, theirs, ours), flush=True)
                 shutil.rmtree(src)
         finally:
             box.close()
