@@ -22,14 +22,13 @@ def report(*words: str, hidden: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def test_the_ending_of_the_file_says_what_it_is(tmp_path: Path) -> None:
-    for name in ("r.html", "r.md", "r.json", "r.json.gz"):
+    for name in ("r.html", "r.md", "r.json.gz"):
         done = report(RECORDING, "-o", str(tmp_path / name))
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (tmp_path / "r.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert (tmp_path / "r.md").read_text(encoding="utf-8").startswith("### underfed: ")
-    plain = json.loads((tmp_path / "r.json").read_bytes())
-    assert plain == json.loads(gzip.decompress((tmp_path / "r.json.gz").read_bytes()))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "r.json", "r.json.gz", "r.md"]
+    assert json.loads(gzip.decompress((tmp_path / "r.json.gz").read_bytes()))["traceEvents"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "r.json.gz", "r.md"]
 
 
 def test_markdown_goes_to_stdout() -> None:
