@@ -14,7 +14,8 @@ from underfed.timeline.device import Rows
 from underfed.timeline.idle import HostView
 from underfed.timeline.intervals import NOTHING, Flags, Ints, Spans, measure, union
 from underfed.timeline.launches import Launches, copies_behind
-from underfed.timeline.model import KERNEL, OPERATOR, RUNTIME, Timeline, used
+from underfed.timeline.model import KERNEL, MEMCPY, OPERATOR, RUNTIME, Timeline, used
+from underfed.timeline.names import copy_direction
 from underfed.timeline.steps import Marks
 
 #: Around every node of a backward pass.
@@ -221,8 +222,8 @@ def _reads_by_step(timeline: Timeline, launches: Launches, marks: Marks, asked: 
     device, host = timeline.device, timeline.host
     if marks.start.size == 0:
         return ()
-    down = np.array(["DtoH" in name for name in timeline.names] or [False], np.bool_)
-    rows = asked[down[device.name[asked]] & (launches.row[asked] >= 0)]
+    down = np.array([copy_direction(name) == "DtoH" for name in timeline.names] or [False], np.bool_)
+    rows = asked[(device.kind[asked] == MEMCPY) & down[device.name[asked]] & (launches.row[asked] >= 0)]
     at = np.searchsorted(marks.start, host.start[launches.row[rows]], side="right") - 1
     counts: Ints = np.bincount(at[at >= 0], minlength=marks.start.size)
     return tuple(counts.tolist())

@@ -11,6 +11,7 @@ from underfed.timeline.device import Rows
 from underfed.timeline.hostcalls import is_launch
 from underfed.timeline.intervals import Flags, Ints
 from underfed.timeline.model import MEMCPY, MISSING, RUNTIME, DeviceEvents, Timeline
+from underfed.timeline.names import copy_direction
 
 
 class Launches(NamedTuple):
@@ -70,7 +71,7 @@ def copies_behind(timeline: Timeline, launches: Launches) -> dict[str, Ints]:
     copies = np.flatnonzero((device.kind == MEMCPY) & (launches.row >= 0))
     found: dict[str, Ints] = {}
     for direction in ("HtoD", "DtoH"):
-        names = np.array([direction in name for name in timeline.names] or [False], np.bool_)
+        names = np.array([copy_direction(name) == direction for name in timeline.names] or [False], np.bool_)
         found[direction] = launches.row[copies[names[device.name[copies]]]]
     return found
 

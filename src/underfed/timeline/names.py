@@ -99,14 +99,16 @@ def step_number(name: str) -> int | None:
 #: Begin of the name of the range that torch records around the loader's next batch.
 LOADER_NEXT = "enumerate(DataLoader)#"
 _DIRECTION = re.compile(r"\b([HD])to([HD])\b|\b(P)to(P)\b")
+#: As roctracer calls them.
+_SPELT_OUT = re.compile(r"Copy(Host|Device)To(Host|Device)")
 
 
 def copy_direction(name: str) -> str:
     """Return HtoD, DtoH, DtoD, HtoH, PtoP or unknown."""
-    found = _DIRECTION.search(name)
-    if not found:
-        return "unknown"
-    return found[0]
+    if found := _DIRECTION.search(name):
+        return found[0]
+    spelt = _SPELT_OUT.search(name)
+    return f"{spelt[1][0]}to{spelt[2][0]}" if spelt else "unknown"
 
 
 def copy_pinned(name: str) -> bool | None:
