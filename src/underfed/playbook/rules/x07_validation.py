@@ -43,6 +43,8 @@ def check(evidence: Evidence) -> Finding | None:
     )
     seen = _without_its_device_time(evidence)
     found = stall_finding(RULE, seen, ("eval",), what="Validation", advice="validate less often or faster", fix=fix)
+    if found is not None and seen is not evidence:
+        found = _no_surer(found, stall_finding(RULE, evidence, ("eval",), what="Validation", advice="", fix=fix))
     # Without a GPU validation is computing, as training is; with one where the device works meanwhile.
     if found is None or evidence.bound != "compute" or (evidence.on_gpu and seen is evidence):
         return found
@@ -61,6 +63,16 @@ def _without_its_device_time(evidence: Evidence) -> Evidence:
     if worked < T.worth * evidence.step_ms:
         return evidence
     return replace(evidence, step=msgspec.structs.replace(evidence.step, compute_ms=compute - worked))
+
+
+def _no_surer(found: Finding, queued: Finding | None) -> Finding:
+    """Widen the range: what the device did meanwhile may also have been training steps launched ahead, which stay."""
+    if found.gain is None or found.gain.expected is None or queued is None or queued.gain is None:
+        return found
+    least = queued.gain.expected[0] if queued.gain.expected else 1.0
+    widened = msgspec.structs.replace(found.gain, expected=(min(least, found.gain.expected[0]), found.gain.expected[1]))
+    changed: Finding = msgspec.structs.replace(found, gain=widened)
+    return changed
 
 
 RULE = Rule(
