@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -10,6 +11,8 @@ from pathlib import Path
 import blake3
 import pytest
 from carry_help import age, files_of, make_run, tree, underfed
+
+from underfed.cli import main
 
 T0 = 1_700_000_000.0
 MANIFEST = "underfed-manifest.jsonl"
@@ -294,6 +297,27 @@ def test_names_that_are_hard_to_carry(tmp_path: Path) -> None:
     assert "\x1b" not in done.stdout
     assert files_of(tmp_path / "dst", (MANIFEST,)) == files_of(tmp_path / "src")
     assert underfed("collect", tmp_path / "src", tmp_path / "dst", "--all", "--check").returncode == 0
+
+
+def refused(*_: object) -> int:
+    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+@pytest.mark.parametrize("call", ["pwrite", "preadv", "none"])
+def test_a_disk_that_refuses_what_goes_past_the_cache(
+    tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such files go through it then; sizes that are no multiple of a block arrive whole by either way."""
+    run = make_run(tmp_path / "src/a", size=9_000_001)
+    with open(run / "best.bin", "wb") as file:
+        file.seek(10 << 20)
+        file.write(b"end")
+    if call != "none":
+        monkeypatch.setattr(os, call, refused)
+    for words in ([], ["--check"]):
+        assert main(["collect", str(tmp_path / "src"), str(tmp_path / "dst"), *words]) == 0
+    for name in ("best.pth", "best.bin"):
+        assert (tmp_path / "dst/a" / name).read_bytes() == (run / name).read_bytes()
 
 
 def test_holes_stay_holes(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import errno
 import os
 from pathlib import Path
 
-from underfed.carry.direct import LARGE, Writer, allocate, read_past_cache
+from underfed.carry.direct import LARGE, Writer, allocate, cache_again, read_past_cache
 from underfed.carry.folders import sync_folder
 from underfed.carry.hashing import CHUNK, Hasher, blocks, hash_bytes, new_hasher
 from underfed.carry.names import shown
@@ -30,7 +30,15 @@ def copy_file(source: Source, out: int, mode: int) -> str:
             with contextlib.suppress(OSError):
                 os.fchmod(out, source.mode & 0o777)
         if source.size > LARGE and read_past_cache(out):
-            digest, length = _copy_direct(source, fd, out)
+            try:
+                digest, length = _copy_direct(source, fd, out)
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                cache_again(out)  # a disk with wishes of its own
+                os.ftruncate(out, 0)
+                os.lseek(fd, 0, os.SEEK_SET)
+                digest, length = _copy_blocks(source, fd, out)
         elif source.size < _SMALL and source.allocated >= source.size:
             digest, length = _copy_small(source, fd, out)
         else:

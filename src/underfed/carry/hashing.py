@@ -12,7 +12,7 @@ from typing import IO, Protocol
 
 from blake3 import blake3
 
-from underfed.carry.direct import LARGE, blocks_ahead, read_past_cache
+from underfed.carry.direct import LARGE, blocks_ahead, cache_again, read_past_cache
 
 #: Bytes read at once: what fits a core's own cache is hashed and written again without a way through memory.
 CHUNK = 1 << 20
@@ -85,10 +85,15 @@ def hash_fresh(fd: int, size: int, algorithm: str = "blake3") -> tuple[str, int]
     if size > LARGE and read_past_cache(fd):
         hasher = new_hasher(algorithm)
         length = 0
-        for block in blocks_ahead(fd, size):
-            hasher.update(block)
-            length += len(block)
-        return hasher.hexdigest(), length
+        try:
+            for block in blocks_ahead(fd, size):
+                hasher.update(block)
+                length += len(block)
+            return hasher.hexdigest(), length
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            cache_again(fd)  # a disk with wishes of its own
     forget(fd)
     return _hash_open(fd, size, algorithm)
 
