@@ -107,7 +107,7 @@ budget_ms = st.one_of(st.none(), st.floats(0, 400), st.floats(-1e10, 1e10), st.f
 @given(st.floats(1e-3, 1e6), st.lists(budget_ms, min_size=8, max_size=8))
 def test_budget_rows_add_up_to_the_step_in_the_digits_shown(total: float, values: list[float | None]) -> None:
     step = Step(ms=total, device_ms=values[0], wait_ms=Waits(**dict(zip(WAITS, values[1:], strict=True))))
-    *parts, whole = rows(step, device="at work")
+    *parts, whole = rows(step, device="at work", clock="a clock")
     assert whole.label == "step"
     assert sum(Decimal(row.ms) for row in parts if row.ms != "?") == Decimal(whole.ms)
     assert sum(Decimal(row.percent) for row in parts if row.percent != "?") == Decimal("100.0")
@@ -118,7 +118,7 @@ def test_budget_rows_add_up_to_the_step_in_the_digits_shown(total: float, values
 def test_a_budget_that_adds_up_is_shown_as_it_is(total: float, shares: list[float]) -> None:
     values = [total * share / math.fsum(shares) for share in shares]
     step = Step(ms=total, device_ms=values[0], wait_ms=Waits(**dict(zip(WAITS, values[1:], strict=True))))
-    *parts, whole = rows(step, device="at work")
+    *parts, whole = rows(step, device="at work", clock="a clock")
     assert [row.label for row in parts] == ["device", *WAITS]
     digits = len(whole.ms.partition(".")[2])
     for row, value in zip(parts, values, strict=True):
@@ -130,7 +130,7 @@ def test_a_budget_that_adds_up_is_shown_as_it_is(total: float, shares: list[floa
 @given(diagnoses)
 def test_a_row_that_is_not_known_is_a_question_mark_and_never_zero(diagnosis: Diagnosis) -> None:
     step = diagnosis.step
-    shown = {row.label: row for row in rows(step, device="at work")}
+    shown = {row.label: row for row in rows(step, device="at work", clock="a clock")}
     given_ms = {"device": step.device_ms, "step": step.ms, **{name: getattr(step.wait_ms, name) for name in WAITS}}
     for label, value in given_ms.items():
         if value is None or not math.isfinite(value):

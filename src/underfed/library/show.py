@@ -19,6 +19,7 @@ from underfed.report.words import (
     milliseconds,
     numerics_words,
     quantity,
+    step_words,
 )
 
 _MOST_FIXES = 5
@@ -90,7 +91,7 @@ def _budget(diagnosis: Diagnosis) -> list[str]:
         return []
     on = "" if subject.device is None else f" on {_text(subject.device)}"
     body = [f"<p>A step takes <b>{milliseconds(step.ms)}</b>{on} ({count(subject.steps)} steps)</p>"]
-    every = rows(step, device=device_words(subject))
+    every = rows(step, device=device_words(subject), clock=step_words(diagnosis))
     parts = [row for row in every if row.share > 0 and row.label != "step"]
     said = ", ".join(f"{row.label} {row.percent} %" for row in parts)
     bars = "".join(f'<i style="width:{100 * row.share:.2f}%;background:{_colour(row.label)}"></i>' for row in parts)

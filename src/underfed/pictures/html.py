@@ -29,6 +29,7 @@ from underfed.report.words import (
     milliseconds,
     numerics_words,
     quantity,
+    step_words,
 )
 from underfed.trial.records import Arm, Ratio, Trial
 
@@ -114,7 +115,7 @@ def _verdict(diagnosis: Diagnosis) -> dict[str, Any]:
 
 def _budget(diagnosis: Diagnosis) -> dict[str, Any]:
     step, subject = diagnosis.step, diagnosis.subject
-    found = rows(step, device=device_words(subject))
+    found = rows(step, device=device_words(subject), clock=step_words(diagnosis))
     shown = []
     for row in found:
         share = 0.0 if row.label == "step" else round(100 * row.share, 2)

@@ -17,6 +17,7 @@ from underfed.report.words import (
     milliseconds,
     numerics_words,
     quantity,
+    step_words,
 )
 
 _MOST_FIXES = 5
@@ -37,7 +38,7 @@ def render(diagnosis: Diagnosis) -> str:
     steps = "1 step" if subject.steps == 1 else f"{count(subject.steps)} steps"
     page += ["", f"**A step takes {milliseconds(step.ms)}**{on} ({steps})", ""]
     page += ["| part | what it is | ms | % |", "|---|---|--:|--:|"]
-    for row in rows(step, device=device_words(subject)):
+    for row in rows(step, device=device_words(subject), clock=step_words(diagnosis)):
         strong = "**" if row.label == "step" else ""
         page.append(f"| {strong}{row.label}{strong} | {row.meaning} | {row.ms} | {row.percent} |")
     fixes = [finding for finding in diagnosis.findings if finding.helps_now]

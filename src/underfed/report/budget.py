@@ -20,7 +20,6 @@ _MEANING = {
     "other": "not accounted for",
     "not split": "in the rows marked ?",
     "overlap": "counted in two rows above",
-    "step": "wall clock, no profiler",
 }
 
 
@@ -39,8 +38,9 @@ class Row:
     share: float
 
 
-def rows(step: Step, *, device: str) -> list[Row]:
-    """Return the rows of a step's budget, the step itself last; `device` says what device time is here.
+def rows(step: Step, *, device: str, clock: str) -> list[Row]:
+    """Return the rows of a step's budget, the step itself last; `device` says what device time is here, `clock` by what
+    the step is known.
 
     The shown figures of the rows add up to the shown step. What the known rows leave over goes to `other`, or to a row
     `not split` where rows are unknown; what they exceed the step by is a negative row `overlap`. Where the step itself
@@ -51,7 +51,8 @@ def rows(step: Step, *, device: str) -> list[Row]:
     total = finite(step.ms)
     if total is None or total < _SHORTEST:
         shown = [(label, "?" if value is None else f"{value:.3f}") for label, value in values]
-        return [_row(label, ms, "?", 0.0, device) for label, ms in [*shown, ("step", "?")]]
+        unknown = [_row(label, ms, "?", 0.0, device) for label, ms in shown]
+        return [*unknown, _row("step", "?", "?", 0.0, clock)]
     # A part that is a hundred times its whole was not measured by any clock.
     values = [(label, None if value is None or abs(value) > 100 * total else value) for label, value in values]
     quantum_digits = 0 if total >= 10_000 else 1 if total >= 10 else 2 if total >= 1 else 3
@@ -65,14 +66,12 @@ def rows(step: Step, *, device: str) -> list[Row]:
             result.append(_row(label, "?", "?", 0.0, device))
         else:
             result.append(_row(label, next(ms), next(shares), value / total, device))
-    result.append(_row("step", f"{total:.{quantum_digits}f}", "100.0", 0.0, device))
+    result.append(_row("step", f"{total:.{quantum_digits}f}", "100.0", 0.0, clock))
     return result
 
 
-def _row(label: str, ms: str, percent: str, share: float, device: str) -> Row:
-    return Row(
-        label=label, meaning=_MEANING.get(label, device), ms=ms, percent=percent, share=min(1.0, max(0.0, share))
-    )
+def _row(label: str, ms: str, percent: str, share: float, says: str) -> Row:
+    return Row(label=label, meaning=_MEANING.get(label, says), ms=ms, percent=percent, share=min(1.0, max(0.0, share)))
 
 
 def _balanced(values: list[tuple[str, float | None]], total: float, quantum: float) -> list[tuple[str, float | None]]:

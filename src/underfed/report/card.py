@@ -19,6 +19,7 @@ from underfed.report.words import (
     gloss,
     has_gpu,
     milliseconds,
+    step_words,
 )
 
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
@@ -52,7 +53,7 @@ def lines(
     """
     ascii_only = not colour
     page = _verdict(diagnosis, ascii_only, head)
-    page += [[], *(_budget(diagnosis.step, diagnosis.subject, ascii_only) if middle is None else middle)]
+    page += [[], *(_budget(diagnosis, ascii_only) if middle is None else middle)]
     page += findings.fixes([each for each in diagnosis.findings if each.helps_now], diagnosis.verdict.text, ascii_only)
     page += findings.set_aside([each for each in diagnosis.findings if not each.helps_now], ascii_only)
     page += findings.limits(diagnosis.limits, ascii_only)
@@ -84,9 +85,10 @@ def _verdict(diagnosis: Diagnosis, ascii_only: bool, head: str | None) -> list[L
     return page
 
 
-def _budget(step: Step, subject: Subject, ascii_only: bool) -> list[Line]:
+def _budget(diagnosis: Diagnosis, ascii_only: bool) -> list[Line]:
+    step, subject = diagnosis.step, diagnosis.subject
     page = paragraph(_title(step, subject, ascii_only), "bold", rest="  ", most=3)
-    budget = rows(step, device=device_words(subject))
+    budget = rows(step, device=device_words(subject), clock=step_words(diagnosis))
     number = max(len(row.ms) for row in budget)
     page += [_budget_row(row, number, ascii_only) for row in budget]
     parts = [

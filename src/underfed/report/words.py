@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from underfed.diagnosis import Bound, Confidence, Gain, Numerics, Subject
+from underfed.diagnosis import Bound, Confidence, Diagnosis, Gain, Numerics, Subject
 
 _BOUNDS: dict[Bound, str] = {
     "data": "data-bound",
@@ -41,6 +41,14 @@ BOUND_STYLE: dict[Bound, str] = {
 def has_gpu(subject: Subject) -> bool:
     """Return whether the device is known to be something other than the CPU."""
     return subject.device is not None and not subject.device.strip().lower().startswith("cpu")
+
+
+def step_words(diagnosis: Diagnosis) -> str:
+    """Return by what clock the step is known, in at most 28 columns: of a trace alone it may be an estimate."""
+    estimated = any("an untraced one is estimated" in limit for limit in diagnosis.limits)
+    if diagnosis.subject.kind == "trace" and estimated:
+        return "estimated without profiler"
+    return "wall clock, no profiler"
 
 
 def device_words(subject: Subject) -> str:
