@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _WIDTH = 80
 #: A source line that leaves less room than its next word needs was broken by its width, not on purpose.
 _SOURCE_WIDTH = 112
+#: A line that begins so stands by itself, however long the one before it is.
+_LABELLED = ("plain PyTorch:", "HF Trainer:", "Lightning:")
 _HEADING = re.compile(r"^[A-Z][A-Za-z' ]{2,40}$")
 
 
@@ -48,7 +50,7 @@ def _joined(body: Sequence[str]) -> list[str]:
     for raw in body:
         line = raw.strip()
         previous = lines[-1] if lines else ""
-        if previous and line and width + 1 + len(line.split()[0]) > _SOURCE_WIDTH:
+        if previous and line and not line.startswith(_LABELLED) and width + 1 + len(line.split()[0]) > _SOURCE_WIDTH:
             lines[-1] = f"{previous} {line}"
         else:
             lines.append(line)

@@ -86,8 +86,10 @@ def milliseconds(value: float | None) -> str:
 
 
 def quantity(value: float | None, unit: str | None) -> str:
-    """Return what follows a fact's text: `: 194 ms/step`, or nothing for a fact without a value."""
-    return "" if value is None else f": {_significant(value)} {unit or ''}".rstrip()
+    """Return what follows a fact's text: `: 194 ms/step`; nothing for a fact that is none of a quantity."""
+    if value is None:
+        return ": not known" if unit else ""
+    return f": {_significant(value)} {unit or ''}".rstrip()
 
 
 def _significant(value: float | None) -> str:
