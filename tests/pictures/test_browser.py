@@ -183,6 +183,16 @@ def test_a_page_is_never_wider_than_its_window(width: int, chrome: Any, tmp_path
     context.close()
 
 
+def test_colours_that_mean_something_stay_where_the_system_sets_the_others(chrome: Any, tmp_path: Path) -> None:
+    context = chrome.new_context(forced_colors="active")
+    opened = Opened(context.new_page())
+    opened.open(saved(tmp_path, page_of("workers_few")))
+    paint = "all => all.map(one => getComputedStyle(one).backgroundColor)"
+    colours = opened.page.eval_on_selector_all(".budget tbody .swatch", paint)
+    assert len(set(colours)) == len(colours) >= 8
+    context.close()
+
+
 def test_charts_follow_the_window(opened: Opened, tmp_path: Path) -> None:
     opened.open(saved(tmp_path, page_of("ckpt_stall")))
     before = opened.page.eval_on_selector("#steps-chart svg", "one => one.getBoundingClientRect().width")
