@@ -1,4 +1,4 @@
-"""What names of kernels and copies say: attention backends, tensor cores, directions; case by case, and by operators."""
+"""What names of kernels and copies say: attention backends, tensor cores, directions; one by one, and by operators."""
 
 from __future__ import annotations
 

@@ -5,7 +5,9 @@ Ray starts a lost task again, elsewhere if need be; a file that keeps failing is
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,17 +44,19 @@ def read_on_ray(files: Sequence[Place], on: str, progress: Progress, step_ms: fl
     except ImportError:
         raise UsageError("read: --on ray needs an extra: pip install 'underfed[ray]'") from None
     ours = not ray.is_initialized()
-    if ours:
-        try:
-            # The workers' lines do not belong on our stderr.
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except Exception as error:  # Ray raises errors of many kinds here
-            raise UsageError(f"read: --on {shown(on)}: {one_line(error)}") from None
-    try:
-        return _run(ray, [_everywhere(one) for one in files], progress, step_ms)
-    finally:
+    # What Ray tells of workers that died goes to stdout, which is the diagnosis's.
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
         if ours:
-            ray.shutdown()
+            try:
+                # The workers' lines do not belong on our stderr.
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            except Exception as error:  # Ray raises errors of many kinds here
+                raise UsageError(f"read: --on {shown(on)}: {one_line(error)}") from None
+        try:
+            return _run(ray, [_everywhere(one) for one in files], progress, step_ms)
+        finally:
+            if ours:
+                ray.shutdown()
 
 
 def _everywhere(place: Place) -> Place:
