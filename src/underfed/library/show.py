@@ -144,10 +144,11 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
 def recording_line(recording: Recording) -> str:
     """Return what a Recording holds in one line that is safe to print."""
     facts = dict(_facts(recording))
-    return (
-        f"underfed recording: {facts['steps']} steps, {facts['training processes']} training processes, "
-        f"{facts['loader workers']} loader workers, in {clean(facts['folder'])}"
-    )
+    parts = [
+        f"{facts[name]} {name.removesuffix('es' if name.endswith('sses') else 's') if facts[name] == '1' else name}"
+        for name in ("steps", "training processes", "loader workers")
+    ]
+    return f"underfed recording: {', '.join(parts)}, in {clean(facts['folder'])}"
 
 
 def recording_html(recording: Recording) -> str:
