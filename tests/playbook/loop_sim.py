@@ -20,7 +20,7 @@ class Loop:
     every: int = 0
     stall: float = 0.0
     ahead: int = 1000
-    steps: int = 200
+    steps: int = 60
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,12 @@ Why it costs
     The host pays its launches for each micro-batch again. One pass over four times the samples costs it once.
 
 Fix
-    A larger micro-batch and fewer accumulation steps: 4 x 16 instead of 1 x 64. The effective batch stays, and with it
-    the training; batch norm sees other statistics, and sums are rounded in another order. HF Trainer:
-    per_device_train_batch_size and gradient_accumulation_steps; Lightning: accumulate_grad_batches.
+    A larger micro-batch and fewer accumulation steps: 4 x 16 instead of 1 x 64.
+    plain PyTorch: `DataLoader(..., batch_size=16)`, and a step every 4 batches
+    HF Trainer:    `TrainingArguments(per_device_train_batch_size=16, gradient_accumulation_steps=4)`
+    Lightning:     `DataLoader(..., batch_size=16)` and `Trainer(accumulate_grad_batches=4)`
+    The effective batch stays, and with it the training; batch norm sees other statistics, and sums are rounded in
+    another order.
 
 How it is found
     Batches that a step takes from the loader, launch waits, and the allocator's peak against the card's memory.

@@ -9,9 +9,12 @@ Why it costs
     change from step to step, or when memory is so full that a request fails and the whole cache is freed for it.
 
 Fix
-    PYTORCH_ALLOC_CONF=expandable_segments:True in the environment (PYTORCH_CUDA_ALLOC_CONF before torch 2.9) against
-    fragmentation; take torch.cuda.empty_cache() out of the loop (X12); pad to a few sizes, the largest one first; a
-    smaller batch where the memory is simply full.
+    Against fragmentation let segments grow (PYTORCH_CUDA_ALLOC_CONF before torch 2.9); take
+    torch.cuda.empty_cache() out of the loop (X12); pad to a few sizes, the largest one first; a smaller batch where
+    the memory is simply full.
+    plain PyTorch: `$ PYTORCH_ALLOC_CONF=expandable_segments:True python train.py`
+    HF Trainer:    the same variable; `TrainingArguments(torch_empty_cache_steps=None)`
+    Lightning:     the same variable; no switch of its own
 
 How it is found
     In a trace, the time in cudaMalloc and cudaFree during steady steps. In a run, the allocator's own counters between

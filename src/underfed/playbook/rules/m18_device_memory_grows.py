@@ -8,9 +8,13 @@ Why it costs
     cache of sizes. The error comes when much is already paid for.
 
 Fix
-    Keep losses.append(loss.detach()), or numbers read every N steps; move kept outputs to the host. What holds the
-    memory: torch.cuda.memory._record_memory_history() and torch.cuda.memory._dump_snapshot("s.pickle"), shown by
-    pytorch.org/memory_viz.
+    plain PyTorch: `losses.append(loss.detach())`, or numbers read every N steps; kept outputs moved to the host
+    HF Trainer:    `TrainingArguments(eval_accumulation_steps=8, batch_eval_metrics=True)` where evaluation keeps
+    outputs
+    Lightning:     `self.log("loss", loss.detach())`; keep no outputs in attributes of the module
+    What holds the memory (T22, M19): `torch.cuda.memory._record_memory_history()` before the loop, and
+    `torch.cuda.memory._dump_snapshot("s.pickle")` behind it, shown by pytorch.org/memory_viz;
+    `torch.cuda.memory_summary()` for a table.
 
 How it is found
     The allocator's peak of reserved memory, which grows through the whole steady part of the run.

@@ -8,8 +8,11 @@ Why it costs
     torch.cuda.is_bf16_supported() answers True all the same, since it counts the emulation.
 
 Fix
-    torch.autocast("cuda", dtype=torch.float16) with torch.amp.GradScaler("cuda"). HF Trainer: fp16=True. Lightning:
-    precision="16-mixed". fp16 has a narrow range: watch for skipped steps. is_bf16_supported(including_emulation=False)
+    plain PyTorch: `with torch.autocast("cuda", dtype=torch.float16): loss = criterion(model(x), y)`, and `scaler =
+    torch.amp.GradScaler("cuda")`
+    HF Trainer:    `TrainingArguments(fp16=True)`
+    Lightning:     `Trainer(precision="16-mixed")`
+    fp16 has a narrow range: watch for skipped steps. `torch.cuda.is_bf16_supported(including_emulation=False)`
     tells the truth.
 
 How it is found

@@ -8,8 +8,10 @@ Why it costs
     before use. How much that costs depends on the operations.
 
 Fix
-    torch.use_deterministic_algorithms(False) and torch.backends.cudnn.benchmark = True, where runs need not repeat bit
-    for bit. Lightning: Trainer(deterministic=False). Keep it for comparisons that rest on it.
+    plain PyTorch: `torch.use_deterministic_algorithms(False)` and `torch.backends.cudnn.benchmark = True`
+    HF Trainer:    `TrainingArguments(full_determinism=False)`
+    Lightning:     `Trainer(deterministic=False)`
+    Only where runs need not repeat bit for bit: keep it for comparisons that rest on it.
 
 How it is found
     torch's setting.

@@ -9,6 +9,9 @@ Why it costs
 
 Fix
     Make the measurement that is named. Every other rule stands on this split.
+    plain PyTorch: `$ underfed run --window 10 -- python train.py`
+    HF Trainer:    the same command; nothing in the script changes
+    Lightning:     the same command; nothing in the script changes
 
 How it is found
     The budget of a step: device time, and each wait by cause. Where device time is missing, or most of the wait has no

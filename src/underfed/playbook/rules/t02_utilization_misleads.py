@@ -9,6 +9,9 @@ Why it costs
 
 Fix
     Nothing to change: do not conclude from utilization. Read the device share of the step, or GPM's SM activity.
+    plain PyTorch: `$ underfed run --window 10 -- python train.py` says the device's share
+    HF Trainer:    the same command; nothing in the script changes
+    Lightning:     the same command; `DeviceStatsMonitor()` shows the figure that misleads
 
 How it is found
     NVML's utilization during the run held against device time by trace in the untraced step.

@@ -8,8 +8,11 @@ Why it costs
     process for the rest of each period once the quota is spent, launches and loader included.
 
 Fix
-    OMP_NUM_THREADS=N (and MKL_NUM_THREADS, torch.set_num_threads(N)) with N no larger than the CPUs that the cgroup
-    gives. Measure it: too few threads cost as well, where the training thread computes on the CPU.
+    OMP_NUM_THREADS=N (and MKL_NUM_THREADS) with N no larger than the CPUs that the cgroup gives.
+    plain PyTorch: `torch.set_num_threads(N)` at the start, or `$ OMP_NUM_THREADS=N python train.py`
+    HF Trainer:    no switch of its own: the same call or variable before the Trainer is made
+    Lightning:     no switch of its own: the same call or variable before the Trainer is made
+    Measure it: too few threads cost as well, where the training thread computes on the CPU.
 
 How it is found
     torch's thread count against the usable CPUs (quota, affinity), and the time in which the cgroup was throttled.

@@ -8,9 +8,9 @@ Why it costs
     Making batches and training take turns instead of running side by side, and the device idles meanwhile.
 
 Fix
-    plain PyTorch: DataLoader(dataset, num_workers=N)
-    HF Trainer:    TrainingArguments(dataloader_num_workers=N)
-    Lightning:     DataLoader(dataset, num_workers=N) in train_dataloader()
+    plain PyTorch: `DataLoader(..., num_workers=N)`
+    HF Trainer:    `TrainingArguments(dataloader_num_workers=N)`
+    Lightning:     `DataLoader(..., num_workers=N)` in train_dataloader()
     N is worked out from the time of a fetch, the demand of the loop and the CPUs that the run may really use.
 
 How it is found

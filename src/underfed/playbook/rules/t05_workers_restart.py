@@ -8,9 +8,9 @@ Why it costs
     which import, unpickle the dataset and fill the queue again before the first batch arrives.
 
 Fix
-    plain PyTorch: DataLoader(dataset, num_workers=N, persistent_workers=True)
-    HF Trainer:    TrainingArguments(dataloader_persistent_workers=True)
-    Lightning:     DataLoader(..., persistent_workers=True)
+    plain PyTorch: `DataLoader(..., num_workers=N, persistent_workers=True)`
+    HF Trainer:    `TrainingArguments(dataloader_num_workers=N, dataloader_persistent_workers=True)`
+    Lightning:     `DataLoader(..., num_workers=N, persistent_workers=True)` in train_dataloader()
     Where the dataset is small, num_workers=0 can be faster still. More workers make this worse.
 
 How it is found

@@ -9,9 +9,9 @@ Why it costs
     all the same, and without `non_blocking` a pinned copy is waited for.
 
 Fix
-    plain PyTorch: DataLoader(..., pin_memory=True) and x = x.to(device, non_blocking=True)
-    HF Trainer:    TrainingArguments(dataloader_pin_memory=True), with non_blocking in accelerator_config
-    Lightning:     DataLoader(..., pin_memory=True)
+    plain PyTorch: `DataLoader(..., pin_memory=True)` and `x = x.to(device, non_blocking=True)`
+    HF Trainer:    `TrainingArguments(dataloader_pin_memory=True, accelerator_config={"non_blocking": True})`
+    Lightning:     `DataLoader(..., pin_memory=True)` in train_dataloader(); it copies without blocking itself
     Pin in the loader, not by tensor.pin_memory() on the training thread, which is slower than not pinning.
 
 How it is found

@@ -8,9 +8,9 @@ Why it costs
     usual empties the queue, and what was lost is never caught up.
 
 Fix
-    plain PyTorch: DataLoader(..., prefetch_factor=4)
-    HF Trainer:    TrainingArguments(dataloader_prefetch_factor=4)
-    Lightning:     DataLoader(..., prefetch_factor=4)
+    plain PyTorch: `DataLoader(..., prefetch_factor=4)`
+    HF Trainer:    `TrainingArguments(dataloader_prefetch_factor=4)`
+    Lightning:     `DataLoader(..., prefetch_factor=4)` in train_dataloader()
     It costs memory: prefetch_factor x num_workers batches are held. Batches come in order, so one very slow sample
     still blocks those behind it; smoothing cannot make up for a rate that is too low.
 

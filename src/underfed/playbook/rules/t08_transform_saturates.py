@@ -7,10 +7,14 @@ Why it costs
     Decoding, augmenting or tokenising a batch takes longer, over all usable CPUs, than training on it.
 
 Fix
-    Make the work cheaper or do it once: decode at the size that is needed, cache or precompute what does not change,
-    tokenise before training, replace per-row look-ups by arrays, or move the transform to an idle GPU
-    (torchvision.transforms.v2 on batches, kornia, DALI). Moving or reordering random transforms changes the samples
-    that training sees; check the result before you trust it.
+    Make the work cheaper or do it once: decode at the size that is needed, cache or precompute what does not
+    change, tokenise before training, replace per-row look-ups by arrays, or move the transform to an idle GPU
+    (torchvision.transforms.v2 on batches, kornia, DALI).
+    plain PyTorch: `x = augment(x.to(device, non_blocking=True))` on the batch, in the loop
+    HF Trainer:    `dataset = dataset.map(tokenize, batched=True)` before the Trainer is made
+    Lightning:     `batch = augment(batch)` in `on_after_batch_transfer`
+    Moving or reordering random transforms changes the samples that training sees; check the result before you trust
+    it.
 
 How it is found
     The CPU time of every fetch against its wall time and the CPUs that the run may use. The line is the one in the

@@ -8,8 +8,10 @@ Why it costs
     has kept TF32 off for matrix products since 1.12.
 
 Fix
-    torch.set_float32_matmul_precision("high") once at the start. HF Trainer: TrainingArguments(tf32=True).
-    Lightning: the same call before the Trainer. Products keep 10 bits of mantissa instead of 23: check the loss curve.
+    plain PyTorch: `torch.set_float32_matmul_precision("high")` once at the start
+    HF Trainer:    `TrainingArguments(tf32=True)`
+    Lightning:     `torch.set_float32_matmul_precision("high")` before the Trainer is made
+    Products keep 10 bits of mantissa instead of 23: check the loss curve.
 
 How it is found
     Kernel names in the traced window, with torch's own setting.

@@ -7,9 +7,11 @@ Why it costs
     Without the search cuDNN takes an algorithm by rule of thumb. The search times the candidates once for each shape.
 
 Fix
-    torch.backends.cudnn.benchmark = True at the start. HF Trainer and Lightning: the same line
-    (Lightning: Trainer(benchmark=True)). Only for fixed shapes: each new one is searched anew, which can cost seconds.
-    The choice depends on timings, so runs no longer repeat bit for bit.
+    plain PyTorch: `torch.backends.cudnn.benchmark = True` at the start
+    HF Trainer:    no switch: the same line before the Trainer is made
+    Lightning:     `Trainer(benchmark=True)`
+    Only for fixed shapes: each new one is searched anew, which can cost seconds. The choice depends on timings, so
+    runs no longer repeat bit for bit.
 
 How it is found
     torch's setting, convolution kernels in the traced window, and steps of even length, as fixed shapes give them.

@@ -8,9 +8,11 @@ Why it costs
     with large strides.
 
 Fix
-    model = model.to(memory_format=torch.channels_last) and x = x.to(memory_format=torch.channels_last).
-    HF Trainer and Lightning: convert the model before it is handed over, and the batch in the forward or collate
-    function. Results agree to rounding. Some grouped or odd-shaped convolutions are slower this way: try it.
+    plain PyTorch: `model = model.to(memory_format=torch.channels_last)` and the batch alike
+    HF Trainer:    no switch: convert the model before it is handed over, and the batch in the collator
+    Lightning:     no switch: convert the model before `trainer.fit(model)`, and the batch in
+    `on_after_batch_transfer`
+    Results agree to rounding. Some grouped or odd-shaped convolutions are slower this way: try it.
 
 How it is found
     Layout kernels in the traced window.

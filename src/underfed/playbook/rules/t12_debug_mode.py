@@ -8,8 +8,10 @@ Why it costs
     each time. Called as a plain statement instead of a `with` block, it stays on for the whole process.
 
 Fix
-    torch.autograd.set_detect_anomaly(False); Lightning: Trainer(detect_anomaly=False); take `with profile(...)` and
-    sys.settrace out of long runs. Keep a flag to switch them on when a NaN is hunted.
+    plain PyTorch: `torch.autograd.set_detect_anomaly(False)`; no profiler or `sys.settrace` around a long run
+    HF Trainer:    `TrainingArguments(debug="")`: underflow_overflow looks into every activation
+    Lightning:     `Trainer(detect_anomaly=False, profiler=None)`
+    Keep a flag to switch them on when a NaN is hunted.
 
 How it is found
     The mode is asked of torch and of the interpreter while the run goes on; a trace with operators shows a check for

@@ -7,10 +7,12 @@ Why it costs
     16-bit products run at twice the rate of TF32, and activations and their gradients take half the memory traffic.
 
 Fix
-    with torch.autocast("cuda", dtype=torch.bfloat16): around forward and loss; no GradScaler is needed for bf16.
-    HF Trainer: TrainingArguments(bf16=True). Lightning: Trainer(precision="bf16-mixed").
-    This changes the numbers: compare the loss curve with the spread between seeds before you trust it. Before Ampere
-    bf16 is emulated; use fp16 with a GradScaler there.
+    plain PyTorch: `with torch.autocast("cuda", dtype=torch.bfloat16): loss = criterion(model(x), y)`
+    HF Trainer:    `TrainingArguments(bf16=True)`
+    Lightning:     `Trainer(precision="bf16-mixed")`
+    Around forward and loss, not around backward; no GradScaler is needed for bf16. This changes the numbers:
+    compare the loss curve with the spread between seeds before you trust it. Before Ampere bf16 is emulated; use
+    fp16 with a GradScaler there.
 
 How it is found
     The share of 32-bit matrix kernels against 16-bit ones in the traced window.

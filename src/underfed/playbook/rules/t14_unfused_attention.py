@@ -8,9 +8,15 @@ Why it costs
     them on the chip. The cost grows with the square of the sequence.
 
 Fix
-    F.scaled_dot_product_attention(q, k, v, is_causal=True), with 16-bit inputs and without an explicit mask where
-    possible; HF: attn_implementation="sdpa"; nn.MultiheadAttention: need_weights=False. To be told when it falls back:
-    with torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION): ...
+    plain PyTorch: `F.scaled_dot_product_attention(q, k, v, is_causal=True)`; of nn.MultiheadAttention:
+    `attention(x, x, x, need_weights=False)`
+    HF Trainer:    `AutoModel.from_pretrained(name, attn_implementation="sdpa")`, the model before the Trainer is
+    made
+    Lightning:     no switch: the same calls in the module's forward()
+    With 16-bit inputs and without an explicit mask where possible. To be told when it falls back: `with
+    torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION): ...` torch has a flash kernel of
+    its own. Where code asks for the flash-attn package, take the wheel of the same CUDA, torch, C++ ABI and Python;
+    a build needs ninja, and MAX_JOBS that the memory has room for: the finding works both out.
 
 How it is found
     Softmax kernels that are not of the loss, and no fused attention kernel, in the traced window. Without a GPU,

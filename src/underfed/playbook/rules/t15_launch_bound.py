@@ -9,10 +9,11 @@ Why it costs
     between.
 
 Fix
-    torch.compile(model, mode="reduce-overhead") fuses kernels and replays launches as CUDA graphs; a larger batch
-    (T18) makes each kernel longer; a fused optimizer (X11) removes thousands of launches.
-    HF Trainer: torch_compile=True, torch_compile_mode="reduce-overhead"; Lightning: compile the module.
-    The first steps compile and are slow; results agree to rounding.
+    plain PyTorch: `torch.compile(model, mode="reduce-overhead")` fuses kernels and replays launches as CUDA graphs
+    HF Trainer:    `TrainingArguments(torch_compile=True, torch_compile_mode="reduce-overhead")`
+    Lightning:     `model = torch.compile(model, mode="reduce-overhead")` before `trainer.fit(model)`
+    A larger batch (T18) makes each kernel longer; a fused optimizer (X11) removes thousands of launches. The first
+    steps compile and are slow; results agree to rounding.
 
 How it is found
     Device time by trace against the untraced step, with the idle time that neither input, stalls, copies nor syncs

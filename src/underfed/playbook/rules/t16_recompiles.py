@@ -8,8 +8,12 @@ Why it costs
     function runs eagerly for good.
 
 Fix
-    Pad or bucket to a few shapes; torch.compile(model, dynamic=True) or torch._dynamo.mark_dynamic for the dimension
-    that varies; take changing Python values out of guarded attributes. TORCH_LOGS=recompiles names the guard.
+    Pad or bucket to a few shapes; take changing Python values out of guarded attributes. TORCH_LOGS=recompiles
+    names the guard.
+    plain PyTorch: `torch.compile(model, dynamic=True)`, or `torch._dynamo.mark_dynamic(x, 1)` for what varies
+    HF Trainer:    `DataCollatorWithPadding(tokenizer, padding="max_length", max_length=512)` beside
+    torch_compile=True
+    Lightning:     `model = torch.compile(model, dynamic=True)` before `trainer.fit(model)`
 
 How it is found
     Dynamo's own counters between the first and the last steady step, and stack samples inside the compiler.

@@ -8,8 +8,10 @@ Why it costs
     when every block is checkpointed.
 
 Fix
-    Switch it off, or checkpoint only the heaviest blocks. HF Trainer: gradient_checkpointing=False; Lightning and plain
-    PyTorch: call the block instead of torch.utils.checkpoint.checkpoint(block, x).
+    Switch it off, or checkpoint only the heaviest blocks.
+    plain PyTorch: `x = block(x)` instead of `x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)`
+    HF Trainer:    `TrainingArguments(gradient_checkpointing=False)`
+    Lightning:     the same call in the module; of FSDP: `FSDPStrategy(activation_checkpointing_policy=None)`
 
 How it is found
     The call of torch.utils.checkpoint, and the allocator's peak against the card's memory. In a trace, operators of a

@@ -7,9 +7,13 @@ Why it costs
     The cost of a launch does not shrink with the batch, so small batches pay it more often for each sample.
 
 Fix
-    Raise the micro-batch towards the memory limit. Keep the effective batch where the result depends on it: a larger
-    micro-batch with fewer accumulation steps is the same training. A larger effective batch is another experiment, and
-    a batch that is pinned for comparisons stays pinned.
+    Raise the micro-batch towards the memory limit.
+    plain PyTorch: `DataLoader(..., batch_size=64)`
+    HF Trainer:    `TrainingArguments(per_device_train_batch_size=64, gradient_accumulation_steps=1)`
+    Lightning:     `DataLoader(..., batch_size=64)` and `Trainer(accumulate_grad_batches=1)`
+    Keep the effective batch where the result depends on it: a larger micro-batch with fewer accumulation steps is
+    the same training. A larger effective batch is another experiment, and a batch that is pinned for comparisons
+    stays pinned.
 
 How it is found
     Launch waits beside the peak of the allocator's memory against the card's.

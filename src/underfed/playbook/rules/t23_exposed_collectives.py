@@ -8,12 +8,20 @@ Why it costs
     not hidden is added to the step.
 
 Fix
-    DDP: gradient_as_bucket_view=True; a larger bucket_cap_mb where there are many small all-reduces, a smaller one
-    where one big one comes at the end; static_graph=True instead of find_unused_parameters=True; no_sync() around all
-    but the last step of gradient accumulation. FSDP: forward_prefetch=True, backward_prefetch=BACKWARD_PRE, larger
-    units, reshard_after_forward=False where memory allows. Remove syncs from the step (X5), which keep collectives from
-    overlapping. Between machines: check that NCCL uses the fast network (NCCL_DEBUG=INFO). Sending fewer bits (bf16
-    gradients, compression hooks) changes the numbers: check the loss.
+    A larger bucket_cap_mb where there are many small all-reduces, a smaller one where one big one comes at the end;
+    static_graph instead of find_unused_parameters; no_sync() around all but the last step of gradient accumulation.
+    plain PyTorch: `DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=50,
+    static_graph=True)`
+    HF Trainer:    `TrainingArguments(ddp_bucket_cap_mb=50, ddp_find_unused_parameters=False)`
+    Lightning:     `DDPStrategy(gradient_as_bucket_view=True, bucket_cap_mb=50, static_graph=True)`
+    Of FSDP, with larger units, and without resharding after forward where memory allows:
+    plain PyTorch: `FullyShardedDataParallel(model, forward_prefetch=True,
+    backward_prefetch=BackwardPrefetch.BACKWARD_PRE)`
+    HF Trainer:    `TrainingArguments(fsdp_config={"forward_prefetch": True, "backward_prefetch": "backward_pre"})`
+    Lightning:     `FSDPStrategy(forward_prefetch=True, sharding_strategy="SHARD_GRAD_OP")`
+    Remove syncs from the step (X5), which keep collectives from overlapping. Between machines: check that NCCL uses
+    the fast network (NCCL_DEBUG=INFO). Sending fewer bits (bf16 gradients, compression hooks) changes the numbers:
+    check the loss.
 
 How it is found
     In a trace: the union of the kernels that communicate, less what compute kernels cover. With the traces of all

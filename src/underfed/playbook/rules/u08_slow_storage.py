@@ -11,6 +11,9 @@ Fix
     Copy the working set to local NVMe before training, read in larger pieces (shards instead of single files), keep
     several requests in flight, or cache what is read again each epoch. More workers help only while the store can
     serve more requests at once; the first pass over a cold cache may also speed up by itself.
+    plain PyTorch: `dataset = Images("/local/train")`, copied there before the loop begins
+    HF Trainer:    `load_dataset(name, cache_dir="/local")`, or a dataset over the copied folder
+    Lightning:     copy in `prepare_data`, which runs once a machine, and read the copy in `setup`
 
 How it is found
     Wall time far above CPU time inside the fetch, with the bytes read by system calls. The line is the one where the

@@ -10,8 +10,11 @@ Why it costs
     cache, and storage gets slow; at the limit it kills.
 
 Fix
-    Fewer workers; a lower prefetch_factor; datasets in arrays or tensors instead of lists and dicts of Python objects;
-    memory-mapped files. Do not keep batches or losses that hold a graph.
+    Fewer workers; a lower prefetch_factor; datasets in arrays or tensors instead of lists and dicts of Python
+    objects; memory-mapped files. Do not keep batches or losses that hold a graph.
+    plain PyTorch: `DataLoader(..., num_workers=2, prefetch_factor=1)`
+    HF Trainer:    `TrainingArguments(dataloader_num_workers=2, dataloader_prefetch_factor=1)`
+    Lightning:     `DataLoader(..., num_workers=2, prefetch_factor=1)` in train_dataloader()
 
 How it is found
     The control group's use without droppable cache against its limit (the machine's memory where there is none), its

@@ -7,8 +7,11 @@ Why it costs
     What the device computes slows down with its clock. A card that has little room to cool loses a quarter and more.
 
 Fix
-    Heat: another machine, fewer jobs on this one, or better cooling. A lowered power limit: nvidia-smi -pl WATTS where
-    you may, else another machine. Clocks set by hand: nvidia-smi -rgc.
+    Heat: another machine, fewer jobs on this one, or better cooling. A lowered power limit: `$ nvidia-smi -pl
+    WATTS` where you may, else another machine. Clocks set by hand: `$ nvidia-smi -rgc`.
+    plain PyTorch: nothing in the script changes it
+    HF Trainer:    nothing in the script changes it
+    Lightning:     nothing in the script changes it
 
 How it is found
     NVML's reasons and clocks in the readings in which the GPU was busy.

@@ -10,6 +10,9 @@ Why it costs
 Fix
     Pack samples into shards of 100 MB and more (WebDataset tar files, Parquet, LMDB, memory-mapped arrays) and read
     them in order; or copy the set to local NVMe once. Check that the order of samples stays random enough.
+    plain PyTorch: `webdataset.WebDataset("train-{000000..000099}.tar")` in place of the dataset of files
+    HF Trainer:    `load_dataset("webdataset", data_files="train-*.tar", streaming=True)` as train_dataset
+    Lightning:     the same dataset in the loader that train_dataloader() returns
 
 How it is found
     Bytes read by system calls for each sample, and bytes a second of one worker while it waits.

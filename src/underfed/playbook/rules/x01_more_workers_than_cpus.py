@@ -8,7 +8,11 @@ Why it costs
     adds to the start of every epoch.
 
 Fix
-    Set num_workers to the CPUs that the run may use, or one less when the training thread computes on the CPU as well.
+    Set num_workers to the CPUs that the run may use, or one less when the training thread computes on the CPU as
+    well.
+    plain PyTorch: `DataLoader(..., num_workers=N)`
+    HF Trainer:    `TrainingArguments(dataloader_num_workers=N)`
+    Lightning:     `DataLoader(..., num_workers=N)` in train_dataloader()
 
 How it is found
     The number of workers against the usable CPUs (cgroup quota and affinity), with fetches that compute.

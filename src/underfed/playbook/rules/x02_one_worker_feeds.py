@@ -7,8 +7,12 @@ Why it costs
     A dataset that yields only in one worker, or has a single shard, is as slow as one worker whatever their number.
 
 Fix
-    Split the source by `torch.utils.data.get_worker_info()` in `__iter__` (items[info.id::info.num_workers]), or use at
-    least as many shards as workers. Check that each sample still comes exactly once.
+    Split the source over the workers, or use at least as many shards as workers. Check that each sample still comes
+    exactly once.
+    plain PyTorch: in `__iter__`: `info = torch.utils.data.get_worker_info()`, then `items[info.id ::
+    info.num_workers]`
+    HF Trainer:    the same in `__iter__`; of a Dataset on disk: `dataset.to_iterable_dataset(num_shards=64)`
+    Lightning:     the same in `__iter__` of the dataset that train_dataloader() returns a loader of
 
 How it is found
     Batches counted by worker.

@@ -7,8 +7,11 @@ Why it costs
     The device waits while Python reads, tokenises or stacks.
 
 Fix
-    Put the same code behind a Dataset and a DataLoader with workers, or fill a small queue from a process ahead of the
-    loop. What does not change between epochs can be computed once.
+    Put the same code behind a Dataset and a DataLoader with workers, or fill a small queue from a process ahead of
+    the loop. What does not change between epochs can be computed once.
+    plain PyTorch: `DataLoader(MyDataset(), batch_size=64, num_workers=4, persistent_workers=True)`
+    HF Trainer:    `Trainer(model=model, args=args, train_dataset=MyDataset())` with dataloader_num_workers
+    Lightning:     return that DataLoader from train_dataloader()
 
 How it is found
     Stack samples that stand in the header of the loop around the optimizer step, in a generator that it pulls from, or

@@ -9,9 +9,12 @@ Why it costs
     overlapping.
 
 Fix
-    Keep the value on the device and read it every N steps (losses.append(loss.detach())), clip with
-    torch.nn.utils.clip_grad_norm_ instead of reading norms, use torch.where instead of `if tensor`.
-    HF Trainer: logging_steps; Lightning: self.log(..., on_step=False) for what is not needed each step.
+    Keep the value on the device and read it every N steps, clip with torch.nn.utils.clip_grad_norm_ instead of
+    reading norms, use torch.where instead of a branch on a tensor.
+    plain PyTorch: `total += loss.detach()` each step, `total.item()` every N steps
+    HF Trainer:    `TrainingArguments(logging_steps=50, logging_nan_inf_filter=False)`: the filter reads each step's
+    loss
+    Lightning:     `self.log("loss", loss, on_step=False, on_epoch=True)` for what is not needed each step
 
 How it is found
     Each such call on a device tensor is timed, with its line and how often it runs in a step.

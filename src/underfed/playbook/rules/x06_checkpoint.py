@@ -7,9 +7,11 @@ Why it costs
     torch.save copies all weights and optimizer states to the host, pickles and writes them before it returns.
 
 Fix
-    Save less often; copy to pinned memory and write in a thread or process
-    (torch.distributed.checkpoint.async_save); write to local disk first and move later.
-    HF Trainer: save_steps; Lightning: ModelCheckpoint(every_n_train_steps=...).
+    Save less often; copy to pinned memory and write in a thread or process; write to local disk first and move
+    later.
+    plain PyTorch: `torch.distributed.checkpoint.async_save(state, checkpoint_id=path)`
+    HF Trainer:    `TrainingArguments(save_steps=5000, save_only_model=True)` where it need not resume
+    Lightning:     `ModelCheckpoint(every_n_train_steps=5000)` with `Trainer(plugins=[AsyncCheckpointIO()])`
 
 How it is found
     Stack samples inside torch.save, distributed checkpointing or safetensors, spread over all steps.

@@ -7,9 +7,11 @@ Why it costs
     Nothing is learnt meanwhile. A validation set read with few workers also waits for its own input.
 
 Fix
-    Validate less often or on a fixed part of the set; use torch.inference_mode(), a larger batch and workers for the
-    validation loader. Fewer validations change which checkpoint is picked, so compare runs at equal settings.
-    HF Trainer: eval_steps; Lightning: Trainer(val_check_interval=..., limit_val_batches=...).
+    Validate less often or on a fixed part of the set, with a larger batch and workers for the validation loader.
+    plain PyTorch: `with torch.inference_mode(): validate(model)` every N steps
+    HF Trainer:    `TrainingArguments(eval_strategy="steps", eval_steps=2000, per_device_eval_batch_size=64)`
+    Lightning:     `Trainer(val_check_interval=2000, limit_val_batches=50)`
+    Fewer validations change which checkpoint is picked, so compare runs at equal settings.
 
 How it is found
     Time in and behind another loader than the one that feeds the optimizer steps, and in functions that judge the

@@ -7,8 +7,13 @@ Why it costs
     While it runs nothing is launched, so the device runs dry; on a CPU-only run it adds to every step.
 
 Fix
-    Do it every N steps, move it to a thread or process, or keep it on the device: metrics on the GPU with one read at
-    the end, EMA of weights on the GPU with torch._foreach_lerp_ or torch.optim.swa_utils.AveragedModel.
+    Do it every N steps, move it to a thread or process, or keep it on the device: metrics on the GPU with one read
+    at the end, an average of the weights (EMA) on the GPU.
+    plain PyTorch: `torch._foreach_lerp_(averages, list(model.parameters()), 1 - decay)`, or
+    `torch.optim.swa_utils.AveragedModel(model)` on the model's device
+    HF Trainer:    `TrainingArguments(batch_eval_metrics=True)` for metrics; an average in `on_step_end` of a
+    callback
+    Lightning:     `EMAWeightAveraging(decay=0.999)` for an average; torchmetrics on the device for metrics
 
 How it is found
     Stack samples outside the timed calls, the model and the known kinds of work; the line with most of them is named.

@@ -8,8 +8,11 @@ Why it costs
     training each rank collects at its own moment and all the others wait for it.
 
 Fix
-    Take gc.collect() out of the loop. Where collections come by themselves: gc.freeze() after set-up, or gc.disable()
-    and gc.collect(1) every N steps on all ranks at once.
+    Take gc.collect() out of the loop. Where collections come by themselves:
+    plain PyTorch: `gc.freeze()` after set-up, `gc.disable()`, and `gc.collect(1)` every N steps on all ranks at
+    once
+    HF Trainer:    the same in `on_train_begin` and `on_step_end` of a `TrainerCallback`
+    Lightning:     the same in `on_train_start` and `on_train_batch_end` of a `Callback`
 
 How it is found
     The interpreter's own callbacks time each collection on the training thread.

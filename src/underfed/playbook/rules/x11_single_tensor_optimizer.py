@@ -7,10 +7,12 @@ Why it costs
     A model of 300 tensors needs thousands of launches a step instead of a few dozen.
 
 Fix
-    torch.optim.AdamW(..., fused=True) on a GPU, or foreach=True (the default on CUDA since 2.0; on a CPU foreach does
-    not help, fused does). A custom optimizer: torch._foreach_* over lists of tensors.
-    HF Trainer: optim="adamw_torch_fused"; Lightning: pass fused=True in configure_optimizers.
-    Results agree to rounding, not bit for bit.
+    plain PyTorch: `torch.optim.AdamW(model.parameters(), fused=True)`, or `foreach=True` (the default on CUDA since
+    2.0)
+    HF Trainer:    `TrainingArguments(optim="adamw_torch_fused")`
+    Lightning:     `torch.optim.AdamW(self.parameters(), fused=True)` in configure_optimizers()
+    On a CPU foreach does not help, fused does. A custom optimizer: torch._foreach_* over lists of tensors. Results
+    agree to rounding, not bit for bit.
 
 How it is found
     Time in optimizer.step() by its hooks, the optimizer's settings and the number of its tensors; in a trace the range

@@ -8,8 +8,11 @@ Why it costs
     all of that back, and the next step pays for it again.
 
 Fix
-    Remove the call. Where memory is short, fragmentation is the likely cause:
-    PYTORCH_ALLOC_CONF=expandable_segments:True (M8 of the manual).
+    plain PyTorch: take `torch.cuda.empty_cache()` out of the loop
+    HF Trainer:    `TrainingArguments(torch_empty_cache_steps=None)`
+    Lightning:     no switch: take the call out of the module's hooks and callbacks
+    Where memory is short, fragmentation is the likely cause: `$ PYTORCH_ALLOC_CONF=expandable_segments:True python
+    train.py` (M8).
 
 How it is found
     The call is timed with its line; the allocator's counters show driver allocations in the steady state.

@@ -9,11 +9,14 @@ Why it costs
     moving data.
 
 Fix
-    Where one rank is late: look at that rank alone. Slower kernels point at its card (power or thermal limits, another
-    process on it, a narrower link: compare nvidia-smi -q -d PERFORMANCE over the ranks); waiting for input at its
-    storage or its CPUs; slow launches at its host, or at work that only this rank does (rank 0 logs and saves).
-    Where it moves between the ranks: give them equal work (batches of equal token counts, drop_last=True), a deeper
+    Where one rank is late: look at that rank alone. Slower kernels point at its card (power or thermal limits,
+    another process on it, a narrower link: compare `$ nvidia-smi -q -d PERFORMANCE` over the ranks); waiting for
+    input at its storage or its CPUs; slow launches at its host, or at work that only this rank does (rank 0 logs
+    and saves). Where it moves between the ranks: give them equal work (batches of equal token counts), a deeper
     prefetch queue, and run gc.collect() on all ranks at the same step with gc.freeze() and gc.disable() in between.
+    plain PyTorch: `DataLoader(..., drop_last=True, prefetch_factor=4)`
+    HF Trainer:    `TrainingArguments(dataloader_drop_last=True, dataloader_prefetch_factor=4)`
+    Lightning:     `DataLoader(..., drop_last=True, prefetch_factor=4)` in train_dataloader()
 
 How it is found
     Collectives are matched over the ranks' traces by group and sequence number, and each is lined up by its own end,

@@ -8,9 +8,12 @@ Why it costs
     torch.cuda.is_available(), and another package has replaced torch by a build without CUDA.
 
 Fix
-    python -c "import torch; print(torch.version.cuda, torch.cuda.is_available())". None means a build for CPUs:
-    install the build for your CUDA from download.pytorch.org. False means that the driver is too old, or that
-    CUDA_VISIBLE_DEVICES hides the card. Then model.to("cuda") and the batch as well.
+    `$ python -c "import torch; print(torch.version.cuda, torch.cuda.is_available())"` prints None for a build for
+    CPUs: install the build for your CUDA from download.pytorch.org. False means that the driver is too old, or that
+    CUDA_VISIBLE_DEVICES hides the card.
+    plain PyTorch: `model.to("cuda")`, and the batch as well
+    HF Trainer:    `TrainingArguments(use_cpu=False)`; it takes the card that torch sees
+    Lightning:     `Trainer(accelerator="gpu")`, which fails where there is none
 
 How it is found
     NVML shows a GPU, and the training process never opened one.

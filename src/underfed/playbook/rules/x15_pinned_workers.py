@@ -8,8 +8,10 @@ Why it costs
     OMP_PROC_BIND, KMP_AFFINITY, old MKL), and the workers that it starts stay on those cores.
 
 Fix
-    Unset OMP_PROC_BIND, OMP_PLACES, KMP_AFFINITY and GOMP_CPU_AFFINITY; or give the mask back in each worker:
-    worker_init_fn=lambda _: os.sched_setaffinity(0, range(os.cpu_count())).
+    Unset OMP_PROC_BIND, OMP_PLACES, KMP_AFFINITY and GOMP_CPU_AFFINITY; or give the mask back in each worker.
+    plain PyTorch: `DataLoader(..., worker_init_fn=lambda _: os.sched_setaffinity(0, range(os.cpu_count())))`
+    HF Trainer:    sets worker_init_fn itself: unset the variables, or call `os.sched_setaffinity` in the dataset
+    Lightning:     the same argument of `DataLoader(..., worker_init_fn=give_back)` in train_dataloader()
 
 How it is found
     The CPUs that each worker may run on, read from /proc, against their number and the CPUs of the run.

@@ -8,8 +8,11 @@ Why it costs
     Rented machines have such slots, and their price does not say so.
 
 Fix
-    Another machine or slot. Until then send fewer bytes: uint8 images that are converted on the card, tokens as int32,
-    and copies that overlap computing (T6).
+    Another machine or slot. Until then send fewer bytes: uint8 images that are converted on the card, tokens as
+    int32, and copies that overlap computing (T6).
+    plain PyTorch: `x = x.to(device, non_blocking=True).float().div_(255)`
+    HF Trainer:    no switch: let the collator return uint8, and convert in the model's `forward`
+    Lightning:     no switch: let the loader return uint8, and convert in `on_after_batch_transfer`
 
 How it is found
     NVML's generation and width of the link while the GPU was busy, against what the card can do.

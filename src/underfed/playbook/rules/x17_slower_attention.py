@@ -8,10 +8,12 @@ Why it costs
     explicit mask and heads of up to 256; anything else falls back in silence.
 
 Fix
-    16-bit inputs (autocast); is_causal=True instead of a causal mask; no mask where all positions are valid, or packed
-    sequences; heads padded to a multiple of 8. To be told why:
-    with torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION): ... raises where it cannot run, and warns of the
-    reason. Results agree to rounding.
+    plain PyTorch: `F.scaled_dot_product_attention(q, k, v, is_causal=True)` on 16-bit inputs, without attn_mask
+    HF Trainer:    `TrainingArguments(bf16=True)` and `AutoModel.from_pretrained(name, attn_implementation="sdpa")`
+    Lightning:     `Trainer(precision="bf16-mixed")`, and the same call in the module's forward()
+    No mask where all positions are valid, or packed sequences; heads padded to a multiple of 8. To be told why:
+    `with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION): ...` raises where it cannot
+    run, and warns of the reason. Results agree to rounding.
 
 How it is found
     Names of the attention kernels in the trace: which backend, and on 32-bit or 16-bit inputs.

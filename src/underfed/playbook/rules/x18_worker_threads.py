@@ -8,8 +8,11 @@ Why it costs
     as wide as the machine, and 8 workers on 32 cores run 256 threads that wait for one another.
 
 Fix
-    cv2.setNumThreads(0) in the dataset or in worker_init_fn; OPENBLAS_NUM_THREADS=1, MKL_NUM_THREADS=1,
-    OMP_NUM_THREADS=1 in the environment; threadpoolctl.threadpool_limits(1) in worker_init_fn.
+    OPENBLAS_NUM_THREADS=1, MKL_NUM_THREADS=1 and OMP_NUM_THREADS=1 in the environment, and OpenCV's threads off.
+    plain PyTorch: `DataLoader(..., worker_init_fn=lambda _: cv2.setNumThreads(0))`
+    HF Trainer:    sets worker_init_fn itself: `cv2.setNumThreads(0)` at the top of the dataset's module
+    Lightning:     `DataLoader(..., worker_init_fn=lambda _: cv2.setNumThreads(0))` in train_dataloader()
+    Of other libraries: `threadpoolctl.threadpool_limits(1)` at the same place.
 
 How it is found
     The CPU time of a worker's other threads during its fetches, with the number of its threads.

@@ -9,9 +9,13 @@ Why it costs
     border they load in smaller pieces, or the product falls back to another kernel altogether.
 
 Fix
-    Pad the dimension to a multiple of 64 (8 at least): vocab_size 50257 to 50304, d_ff 10922 to 10944. HF:
-    model.resize_token_embeddings(n, pad_to_multiple_of=64). The batch and the sequence count as well: drop_last=True,
-    padding to a multiple of 8. It changes the model's shape: do it before a training begins.
+    Pad the dimension to a multiple of 64 (8 at least): vocab_size 50257 to 50304, d_ff 10922 to 10944. The batch
+    and the sequence count as well.
+    plain PyTorch: `nn.Embedding(50304, width)`, and `DataLoader(..., drop_last=True)`
+    HF Trainer:    `model.resize_token_embeddings(n, pad_to_multiple_of=64)`,
+    `TrainingArguments(dataloader_drop_last=True)` and `DataCollatorWithPadding(tokenizer, pad_to_multiple_of=8)`
+    Lightning:     no switch: the same sizes in the module, and `DataLoader(..., drop_last=True)`
+    It changes the model's shape: do it before a training begins.
 
 How it is found
     The alignment in the names of CUTLASS kernels, by their share of the kernel time.

@@ -10,9 +10,14 @@ Why it costs
     piece checks its guards again.
 
 Fix
-    The reasons say what to take out of the compiled part: .item() and prints above all. fullgraph=True makes the first
-    break an error while you look for them; TORCH_LOGS=graph_breaks lists all. torch.compiler.disable around a logging
-    function moves the border to where it costs nothing. Compiling only the repeated block is often enough.
+    The reasons say what to take out of the compiled part: .item() and prints above all. TORCH_LOGS=graph_breaks
+    lists all.
+    plain PyTorch: `torch.compile(model, fullgraph=True)` makes the first break an error while you look for them
+    HF Trainer:    no switch for fullgraph: compile so before the Trainer is made, and train with torch_compile=True
+    Lightning:     `model = torch.compile(model, fullgraph=True)` before `trainer.fit(model)`, while you look for
+    them
+    `torch.compiler.disable(log)` moves the border to where it costs nothing. Compiling only the repeated block is
+    often enough.
 
 How it is found
     Dynamo's own counters of graphs and breaks, with the reasons that it notes.

@@ -8,9 +8,11 @@ Why it costs
     and gathers outputs and gradients on the first.
 
 Fix
-    torchrun --nproc-per-node=N train.py with DistributedDataParallel: one process for each GPU, gradients exchanged
-    while the backward pass runs. HF Trainer and Lightning do so when started by torchrun or with strategy="ddp". The
-    loader needs a DistributedSampler, and batch norm sees smaller batches.
+    One process for each GPU, gradients exchanged while the backward pass runs.
+    plain PyTorch: `$ torchrun --nproc-per-node=N train.py` with `DistributedDataParallel(model)`
+    HF Trainer:    `$ torchrun --nproc-per-node=N train.py`; the Trainer does the rest
+    Lightning:     `Trainer(strategy="ddp", devices=2)`
+    The loader needs a DistributedSampler, and batch norm sees smaller batches.
 
 How it is found
     The range that torch records around DataParallel's forward pass, in the trace.
