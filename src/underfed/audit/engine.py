@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from underfed.audit import ignore
-from underfed.audit.finding import ORDER, AuditFinding, Hit, Result, Unknown, Unread
+from underfed.audit.finding import ORDER, AuditFinding, Edit, Hit, Result, Unknown, Unread
 from underfed.audit.heat import Heat, per_sample
 from underfed.audit.loops import Training
 from underfed.audit.module import Module
@@ -157,9 +157,14 @@ def _finding(source: Source, rule: AuditRule, hit: Hit) -> AuditFinding:
         why=rule.why,
         settle=rule.settle,
         source_line=line,
-        fix=hit.fix,
+        fix=None if hit.fix and any(_takes_comment(module, edit) for edit in hit.fix.edits) else hit.fix,
     )
     return _in_cell(source, found)
+
+
+def _takes_comment(module: Module, edit: Edit) -> bool:
+    """Return whether an edit would take a comment away with what it replaces."""
+    return "#" in module.source[edit.start : edit.end] and "#" not in edit.text
 
 
 def _unused(source: Source, one: ignore.Ignore, text: str) -> AuditFinding:
