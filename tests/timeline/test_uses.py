@@ -47,7 +47,8 @@ class Plain:
             if e["cat"] == "user_annotation" and not e["name"].startswith(("ProfilerStep#", "enumerate(DataLoader)"))
         ]  # fmt: skip
         marks = [e for e in self.events if e["cat"] == "user_annotation" and e["name"].startswith("ProfilerStep#")]
-        ends = sorted(e["ts"] + e["dur"] for e in self.events if e["name"].startswith("Optimizer.step#"))
+        stepping = [e for e in self.events if e["name"].startswith("Optimizer.step#") and e["cat"] == "user_annotation"]
+        ends = sorted(e["ts"] + e["dur"] for e in stepping)
         # Without marks a step runs from the end of one Optimizer.step to the next.
         between = [{"ts": a, "dur": b - a} for a, b in itertools.pairwise(ends)]
         self.steps = sorted(marks, key=lambda e: e["ts"])[warmup:] or between
