@@ -42,6 +42,14 @@ def recording(name: str) -> Material:
     return load([str(FIXTURES / f"{name}.before")])
 
 
+def planted(name: str, folder: Path) -> Material:
+    """Unpack a recording of a script with a planted fault."""
+    kept = json.loads(gzip.decompress((ROOT / f"tests/fixtures/planted/{name}.json.gz").read_bytes()))
+    for file, lines in kept.items():
+        (folder / file).write_text(lines if isinstance(lines, str) else "\n".join(lines) + "\n", encoding="utf-8")
+    return load([str(folder)])
+
+
 @cache
 def page_of(name: str) -> str:
     return html.render(recording(name))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures_help import recording
+from pictures_help import planted, recording
 
-from underfed.pictures.loader import Fetch, depths, fetches
+from underfed.pictures.loader import Fetch, depths, fetches, section
 from underfed.recording.records import NEW_EPOCH, STEP_COLUMNS
 
 
@@ -70,6 +71,23 @@ def test_a_count_that_cannot_be_is_not_shown() -> None:
     assert depths(made[:10], rows, 4) == [], "more taken than made"
     assert depths([*made[:4], *made], rows, 4) == [], "more ready than the queue holds"
     assert depths(made, [], 4) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "empty"),
+    [
+        ("healthy_conv", (0.0, 0.05)),
+        ("one_worker_latency", (0.9, 1.0)),
+        ("short_epochs", (0.1, 0.6)),
+        ("eight_workers", (0.0, 0.1)),
+    ],
+)
+def test_how_often_the_queue_of_a_planted_script_is_empty(
+    name: str, empty: tuple[float, float], tmp_path: Path
+) -> None:
+    (chart,) = [one for one in section(planted(name, tmp_path)).charts if one.id == "queue-chart"]
+    steps = {row[0]: int(row[1] or 0) for row in chart.table.rows}
+    assert empty[0] <= steps.get("0", 0) / sum(steps.values()) <= empty[1]
 
 
 @pytest.mark.parametrize("name", ["workers_few", "respawn"])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from pathlib import Path
 
-from pictures_help import ROOT, recording, shared
+from pictures_help import planted, recording, shared
 from pictures_source import Source
 
 from underfed.pictures import html
@@ -15,10 +13,7 @@ from underfed.pictures.material import load
 
 
 def test_a_recording_of_a_slow_and_a_quick_rank_shows_the_slow_one(tmp_path: Path) -> None:
-    kept = json.loads(gzip.decompress((ROOT / "tests/fixtures/planted/ddp_slow_rank.json.gz").read_bytes()))
-    for name, lines in kept.items():
-        (tmp_path / name).write_text(lines if isinstance(lines, str) else "\n".join(lines) + "\n", encoding="utf-8")
-    material = load([str(tmp_path)])
+    material = planted("ddp_slow_rank", tmp_path)
     assert "rank 1, which the others wait for" in material.diagnosis.verdict.text
     assert material.shown_rank == 1
     text = " ".join(Source(html.render(material)).text.split())
