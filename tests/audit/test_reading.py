@@ -241,3 +241,27 @@ def test_what_is_nested_deeply_in_the_step_costs_its_own_file_alone(name: str, t
     assert "good.py:17:14: X5" in done.stdout
     unread = [line for line in done.stdout.splitlines() if ": not read: " in line]
     assert all("deep.py" in line and "fault" not in line for line in unread)
+
+
+def test_a_notebook_with_pictures_in_long_lines_is_read(tmp_path: Path) -> None:
+    picture = {"output_type": "display_data", "metadata": {}, "data": {"image/png": "a" * 2_500_000}}
+    cell = {"cell_type": "code", "execution_count": 1, "metadata": {}, "outputs": [picture], "source": LOOP}
+    book = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (tmp_path / "n.ipynb").write_text(json.dumps(book))
+    assert "n.ipynb:cell 1:17:14: X5" in run_audit(tmp_path).stdout
+    book["cells"] = [{**cell, "source": "x = '" + "a" * 300_000 + "'"}]
+    (tmp_path / "n.ipynb").write_text(json.dumps(book))
+    done = run_audit(tmp_path)
+    assert (done.returncode, "has a line of more than" in done.stderr) == (2, True)
+
+
+def test_code_of_another_library_is_not_judged_by_the_rules_of_torch(tmp_path: Path) -> None:
+    loop = "for x in train_loader:\n    loss = model(x.cuda())\n    loss.backward()\n    optimizer.step()\n"
+    loop += "    loss.item()\n"
+    (tmp_path / "real.py").write_text("import torch\n" + loop)
+    (tmp_path / "both.py").write_text("import torch\nimport jax.numpy as jnp\n" + loop)
+    (tmp_path / "other.py").write_text("import jax.numpy as jnp\n" + loop)
+    rule = find("X5")
+    assert rule is not None
+    found = [one.path.rpartition("/")[2] for one in audit([tmp_path], rules=[rule]).findings]
+    assert found == ["both.py", "real.py"]

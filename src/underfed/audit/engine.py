@@ -24,6 +24,7 @@ from underfed.audit.values import Values
 
 #: Modules that speak of none of these have nothing for a rule to look at.
 _TRAINS = re.compile(r"torch|lightning|transformers|accelerate|cuda|CUDA|NUM_THREADS|cv2")
+_OTHERS = frozenset({"jax", "flax", "optax", "tensorflow", "keras", "mindspore", "paddle", "mxnet"})
 _TOO_DEEP = "is nested too deeply to follow"
 #: A suppression that silences nothing.
 UNUSED = "U0"
@@ -112,13 +113,21 @@ def _judge(whole: Whole, source: Source, rules: Sequence[AuditRule], judged: set
     code = Code(whole, source.module)
     hits: list[tuple[AuditRule, Hit]] = []
     try:
-        for rule in rules if _TRAINS.search(source.module.source) or whole.heat.of(source.module) else ():
+        for rule in rules if _is_told_of(whole, source.module) else ():
             hits += [(rule, hit) for hit in rule.check(code)]
         return Judged(_findings(source, hits, judged), code.unknown)
     except RecursionError:
         return Judged(unread=_TOO_DEEP)
     except Exception as error:
         return Judged(unread=f"cannot be judged, by a fault of underfed: {type(error).__name__}: {error}")
+
+
+def _is_told_of(whole: Whole, module: Module) -> bool:
+    """Return whether the rules have anything to say about a module: not where another library computes."""
+    tops = {name.partition(".")[0] for name in module.imports.values()}
+    if tops & _OTHERS and "torch" not in tops:
+        return False
+    return bool(_TRAINS.search(module.source) or whole.heat.of(module))
 
 
 def _findings(source: Source, hits: list[tuple[AuditRule, Hit]], judged: set[str]) -> list[AuditFinding]:

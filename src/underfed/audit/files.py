@@ -13,6 +13,8 @@ from underfed.report.text import clean
 
 #: Larger files are data or generated; people do not write them.
 LARGEST = 2_000_000
+#: Pictures are kept in them, line by line of base64 or as one.
+LARGEST_NOTEBOOK = 50_000_000
 LONGEST_LINE = 200_000
 _PASSED_BY = frozenset(
     {"__pycache__", "node_modules", "site-packages", "dist-packages", "build", "dist", "venv", "env", "tests", "test"}
@@ -58,8 +60,9 @@ def read_bytes(path: Path) -> bytes:
     try:
         if not path.is_file():
             raise ValueError("is not a regular file")
-        if path.stat().st_size > LARGEST:
-            raise ValueError(f"is larger than {LARGEST // 1_000_000} MB")
+        largest = LARGEST if path.suffix != ".ipynb" else LARGEST_NOTEBOOK
+        if path.stat().st_size > largest:
+            raise ValueError(f"is larger than {largest // 1_000_000} MB")
         return path.read_bytes()
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from error
@@ -74,6 +77,10 @@ def decode(data: bytes) -> tuple[str, str]:
         text = data.decode(encoding)
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise ValueError(f"cannot be decoded: {clean(str(error))[:120]}") from error
-    if max(map(len, text.split("\n")), default=0) > LONGEST_LINE:
-        raise ValueError(f"has a line of more than {LONGEST_LINE:,} characters")
     return text, encoding
+
+
+def refuse_long_lines(source: str) -> None:
+    """Raise ValueError for source with a line that nobody wrote."""
+    if max(map(len, source.split("\n")), default=0) > LONGEST_LINE:
+        raise ValueError(f"has a line of more than {LONGEST_LINE:,} characters")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from underfed.audit.files import decode, read_bytes, source_files
+from underfed.audit.files import decode, read_bytes, refuse_long_lines, source_files
 from underfed.audit.finding import Result, Unread
 from underfed.audit.module import Module
 from underfed.audit.notebook import Notebook, read_notebook
@@ -52,7 +52,9 @@ def read_source(path: Path, shown: str, name: str) -> Source:
     """Read and parse one file; raises ValueError with a reason that fits one line."""
     text, encoding = decode(read_bytes(path))
     book = read_notebook(text) if path.suffix == ".ipynb" else None
-    module = parse(shown, name, book.source if book else text, is_package=path.name == "__init__.py")
+    source = book.source if book else text
+    refuse_long_lines(source)
+    module = parse(shown, name, source, is_package=path.name == "__init__.py")
     return Source(path, shown, module, text, encoding, book)
 
 
