@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import compress
-from typing import Any, NamedTuple, Union
+from typing import Any, Literal, NamedTuple, Union
 
 import msgspec
 import numpy as np
@@ -68,7 +68,8 @@ class Call(msgspec.Struct, gc=False):
 
 
 class _Timed(msgspec.Struct, gc=False):
-    ph: str = ""
+    #: Anything else costs the chunk a second decoding.
+    ph: Literal["X"]
     name: str = ""
     pid: int | str | None = None
     tid: int | str | None = None
@@ -119,15 +120,15 @@ def decode(text: bytes) -> Chunk | None:
 
 def chosen(events: Sequence[Event]) -> Chunk:
     """Pick the events of the device and the host."""
-    kinds = [HOST_KIND + HOST[event.cat] if event.cat in HOST else DEVICE.get(event.cat, _NEITHER) for event in events]
-    return _kept(events, np.array(kinds, np.uint8))
+    return _kept(events, np.array([_kind(event) for event in events], np.uint8))
+
+
+def _kind(event: Event) -> int:
+    if event.ph != "X":
+        return _NEITHER
+    return HOST_KIND + HOST[event.cat] if event.cat in HOST else DEVICE.get(event.cat, _NEITHER)
 
 
 def _kept(events: Sequence[Any], kinds: NDArray[np.uint8]) -> Chunk:
-    flags = kinds != _NEITHER
-    rows = list(compress(events, flags.tolist()))
-    kinds = kinds[flags]
-    whole = [row.ph == "X" for row in rows]
-    if not all(whole):
-        rows, kinds = list(compress(rows, whole)), kinds[np.array(whole)]
-    return Chunk(rows, kinds, len(events))
+    kept = kinds != _NEITHER
+    return Chunk(list(compress(events, kept.tolist())), kinds[kept], len(events))
