@@ -16,7 +16,7 @@ from underfed.carry.decide import READERS
 from underfed.carry.direct import LARGE
 from underfed.carry.durable import Durably, files_at_once
 from underfed.carry.folders import make_folders
-from underfed.carry.hashing import hash_fresh, read_ahead
+from underfed.carry.hashing import hash_fresh
 from underfed.carry.names import INCOMING, shown
 from underfed.carry.preflight import PERMANENT
 from underfed.carry.reserve import Reserve
@@ -24,6 +24,7 @@ from underfed.carry.store import CarryError
 from underfed.carry.take import Source
 
 _TOGETHER_BYTES = 16 << 20
+_FEW, _READERS = 8, 4
 _TRANSIENT = frozenset(
     {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.ENOTCONN, errno.ECONNRESET, errno.EHOSTDOWN}
 )
@@ -178,11 +179,7 @@ class Copies:
                     else:
                         self._name(copy)
             whole = [copy for copy in copies if isinstance(copy.came, str)]
-            if len(whole) > 1:
-                for copy in whole:
-                    read_ahead(copy.fd)
-            for copy in whole:
-                self._read_back(copy)
+            self._read_back(whole)
             return [(copy.source, copy.came) for copy in copies]
         finally:
             _drop(copies, syncing)
@@ -213,13 +210,13 @@ class Copies:
             return CarryError(f"{shown(path)}: {error.strerror}", transient=True)
         return as_carry_error(path, error)
 
-    def _read_back(self, copy: _Copy) -> None:
-        source = copy.source
-        try:
-            if hash_fresh(copy.fd, source.size) != (copy.came, source.size):
-                copy.came = None
-        except OSError as error:
-            copy.came = as_carry_error(source.path, error)
+    def _read_back(self, copies: list[_Copy]) -> None:
+        """Read files from the disk, several at once where they are many, and note which are other than they were."""
+        if len(copies) < _FEW:
+            _look_back(copies)
+            return
+        with ThreadPoolExecutor(_READERS) as pool:
+            list(pool.map(_look_back, [copies[number::_READERS] for number in range(_READERS)]))
 
     def _open(self, copy: _Copy) -> int:
         """Open a temporary file, and return its mode. Where locks hold on one host only, another may have cleared ours
@@ -248,6 +245,16 @@ class Copies:
             self.incoming.mkdir(exist_ok=True)
             self._count += 1
             return self.incoming / f"{os.getpid()}-{self._count}"
+
+
+def _look_back(copies: list[_Copy]) -> None:
+    for copy in copies:
+        size = copy.source.size
+        try:
+            if hash_fresh(copy.fd, size) != (copy.came, size):
+                copy.came = None
+        except OSError as error:
+            copy.came = as_carry_error(copy.source.path, error)
 
 
 def _drop(copies: list[_Copy], syncing: Future[_Failed]) -> None:

@@ -7,7 +7,7 @@ import errno
 import os
 from pathlib import Path
 
-from underfed.carry.direct import LARGE, Writer, allocate, cache_again, read_past_cache
+from underfed.carry.direct import LARGE, Writer, allocate, cache_again, write_past_cache
 from underfed.carry.folders import sync_folder
 from underfed.carry.hashing import CHUNK, Hasher, blocks, hash_bytes, new_hasher
 from underfed.carry.names import shown
@@ -29,7 +29,7 @@ def copy_file(source: Source, out: int, mode: int) -> str:
         if source.mode & 0o777 != mode:
             with contextlib.suppress(OSError):
                 os.fchmod(out, source.mode & 0o777)
-        if source.size > LARGE and read_past_cache(out):
+        if source.size > LARGE and write_past_cache(out):
             try:
                 digest, length = _copy_direct(source, fd, out)
             except OSError as error:

@@ -11,6 +11,7 @@ import fcntl
 import mmap
 import os
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,6 +28,9 @@ _ALIGNED = 4096
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
 
+#: A file of this many bytes, or fewer, is read at once.
+SMALL = _BLOCK - _ALIGNED
+_local = threading.local()
 _NO_ALLOCATING = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
@@ -58,22 +62,40 @@ def allocate(fd: int, total: int) -> bool:
     raise OSError(number, os.strerror(number))
 
 
-def read_past_cache(fd: int) -> bool:
-    """Have an open file read from, and written to, the disk itself from now on; False where that is not possible."""
-    if not _DIRECT or kind_of(fd) not in _DISKS:
+def past_cache(fd: int) -> bool:
+    """Have an open file read from the disk, or the server, itself from now on; False where that is not possible.
+
+    Letting go of its cached pages is not as good: under load the system keeps some all the same.
+    """
+    if not _DIRECT:
         return False
     try:
-        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | _DIRECT)
-        os.preadv(fd, [mmap.mmap(-1, _ALIGNED)], 0)
+        fcntl.fcntl(fd, fcntl.F_SETFL, _DIRECT)
     except OSError:
-        cache_again(fd)
         return False
     return True
 
 
+def write_past_cache(fd: int) -> bool:
+    """Have it written so as well; False also where a server, and not a local disk, takes what is written."""
+    return bool(_DIRECT) and kind_of(fd) in _DISKS and past_cache(fd)
+
+
 def cache_again(fd: int) -> None:
     """Undo it."""
-    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~_DIRECT)
+    fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+
+
+def read_small(fd: int, size: int) -> memoryview:
+    """Return the bytes of a file that is read past the cache, at most a block of them; good until the next is read.
+
+    Raises OSError.
+    """
+    buffer = getattr(_local, "buffer", None)
+    if buffer is None:
+        buffer = _local.buffer = mmap.mmap(-1, _BLOCK)
+    view = memoryview(buffer)[: min(_BLOCK, -(-(size + 1) // _ALIGNED) * _ALIGNED)]
+    return view[: os.preadv(fd, [view], 0)]
 
 
 def blocks_ahead(fd: int, size: int) -> Iterator[memoryview]:

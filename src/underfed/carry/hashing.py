@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
@@ -12,7 +11,7 @@ from typing import IO, Protocol
 
 from blake3 import blake3
 
-from underfed.carry.direct import LARGE, blocks_ahead, cache_again, read_past_cache
+from underfed.carry.direct import SMALL, blocks_ahead, cache_again, past_cache, read_small
 
 #: Bytes read at once: what fits a core's own cache is hashed and written again without a way through memory.
 CHUNK = 1 << 20
@@ -41,7 +40,7 @@ def new_hasher(algorithm: str = "blake3") -> Hasher:
     return hashlib.new(algorithm)
 
 
-def hash_bytes(data: bytes) -> str:
+def hash_bytes(data: bytes | memoryview) -> str:
     """Return the BLAKE3 of some bytes, in hex."""
     return str(blake3(data).hexdigest())
 
@@ -79,23 +78,34 @@ def hash_file(path: Path | str, algorithm: str = "blake3", *, fresh: bool = Fals
 def hash_fresh(fd: int, size: int, algorithm: str = "blake3") -> tuple[str, int]:
     """Return hash and length of an open file of about `size` bytes, whose data is on the disk, as the disk has it.
 
-    A large file is read past the system's cache where its file system can do that; of any other the cached pages are
-    let go of first. Pages that another process holds mapped stay where they are. Raises OSError.
+    It is read past the system's cache; where that cannot be, its cached pages are let go of first. Raises OSError.
     """
-    if size > LARGE and read_past_cache(fd):
-        hasher = new_hasher(algorithm)
-        length = 0
+    if past_cache(fd):
         try:
-            for block in blocks_ahead(fd, size):
-                hasher.update(block)
-                length += len(block)
-            return hasher.hexdigest(), length
+            return _hash_past_cache(fd, size, algorithm)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-            cache_again(fd)  # a disk with wishes of its own
+            cache_again(fd)  # a file system that cannot, or a disk with wishes of its own
     forget(fd)
     return _hash_open(fd, size, algorithm)
+
+
+def _hash_past_cache(fd: int, size: int, algorithm: str) -> tuple[str, int]:
+    if size <= SMALL:
+        data = read_small(fd, size)
+        if len(data) == size:
+            return _hash_of(data, algorithm), size
+    hasher = new_hasher(algorithm)
+    length = 0
+    for block in blocks_ahead(fd, size):
+        hasher.update(block)
+        length += len(block)
+    return hasher.hexdigest(), max(length, os.fstat(fd).st_size)
+
+
+def _hash_of(data: bytes | memoryview, algorithm: str) -> str:
+    return hash_bytes(data) if algorithm == "blake3" else hashlib.new(algorithm, data).hexdigest()
 
 
 def _hash_open(fd: int, size: int, algorithm: str) -> tuple[str, int]:
@@ -103,7 +113,7 @@ def _hash_open(fd: int, size: int, algorithm: str) -> tuple[str, int]:
     if size < _SMALL:
         data = os.pread(fd, size + 1, 0)
         if len(data) == size:
-            return (hash_bytes(data) if algorithm == "blake3" else hashlib.new(algorithm, data).hexdigest()), size
+            return _hash_of(data, algorithm), size
     os.lseek(fd, 0, os.SEEK_SET)
     hasher = new_hasher(algorithm)
     length = 0
@@ -111,17 +121,6 @@ def _hash_open(fd: int, size: int, algorithm: str) -> tuple[str, int]:
         hasher.update(block)
         length += len(block)
     return hasher.hexdigest(), length
-
-
-def read_ahead(fd: int) -> None:
-    """Let go of the cached pages of an open file and have its beginning read from the disk again, without waiting.
-
-    A file that is asked for among many is then there when it is hashed.
-    """
-    forget(fd)
-    if hasattr(os, "posix_fadvise"):
-        with contextlib.suppress(OSError):
-            os.posix_fadvise(fd, 0, _SMALL, os.POSIX_FADV_WILLNEED)
 
 
 def blocks(fd: int, size: int) -> Iterator[memoryview]:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from underfed.carry.durable import Durably, files_at_once
 from underfed.carry.far import FarError
-from underfed.carry.hashing import read_ahead
 from underfed.carry.names import shown
 from underfed.carry.preflight import PERMANENT
 
@@ -96,9 +95,6 @@ class Landing:
                 with self._guarded(path):
                     raise error
             whole = [(path, fd) for path, fd in opened.items() if path not in failed]
-            if len(whole) > 1:
-                for _, fd in whole:
-                    read_ahead(fd)
             for path, fd in whole:
                 if self._error is None:
                     with self._guarded(path):
