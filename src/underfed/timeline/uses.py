@@ -107,7 +107,8 @@ def kernel_uses(
 
 def _grouped(keys: NDArray[Any], lengths: Ints) -> tuple[Ints, Ints]:
     """Order rows by key and length, and say where each key begins."""
-    order = np.lexsort((lengths, *keys))
+    # Where nothing but names was recorded, there is nothing else to sort by.
+    order = np.lexsort((lengths, *(one for one in keys if (one != one[0]).any())))
     opens = np.ones(order.size, np.bool_)
     opens[1:] = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
     return order, np.flatnonzero(opens)

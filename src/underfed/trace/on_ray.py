@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,8 @@ def read_on_ray(files: Sequence[Place], on: str, progress: Progress, step_ms: fl
         raise UsageError("read: --on ray needs an extra: pip install 'underfed[ray]'") from None
     ours = not ray.is_initialized()
     # What Ray tells of workers that died goes to stdout, which is the diagnosis's.
-    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # errors are one line
         if ours:
             try:
                 # The workers' lines do not belong on our stderr.
