@@ -47,7 +47,14 @@ def test_by_a_jump_host_and_compressed(box: Box, far: Path, tmp_path: Path) -> N
     assert 0 < link.passed < 12_000_000  # 24 MB, two thirds of which are the same again and again
 
 
-@pytest.mark.parametrize("tools", [["rsync"], ["tar", "sha256sum"], ["python3", "tar"]])
+@pytest.mark.parametrize(
+    "tools",
+    [
+        ["rsync"],
+        pytest.param(["tar", "sha256sum"], marks=pytest.mark.slow),
+        pytest.param(["python3", "tar"], marks=pytest.mark.slow),
+    ],
+)
 def test_a_link_that_is_cut_goes_on_where_it_was(tmp_path: Path, tools: list[str]) -> None:
     """rsync goes on within a file, tar with the next one: what came before the cut does not come again."""
     far = tmp_path / "far"
@@ -110,7 +117,7 @@ def test_a_folder_that_fails_costs_the_others_of_its_session_nothing(box: Box, f
 
 
 def test_a_bar_with_rate_and_time_left_and_a_quiet_form(box: Box, far: Path, tmp_path: Path) -> None:
-    (far / "a/big.bin").write_bytes(os.urandom(200_000_000))
+    (far / "a/big.bin").write_bytes(os.urandom(120_000_000))
     ours, theirs = pty.openpty()
     words = [*UNDERFED, "pull", f"box:{far}", str(tmp_path / "dst")]
     child = subprocess.Popen(words, env={**os.environ, **box.env}, stderr=theirs, stdout=subprocess.DEVNULL)
