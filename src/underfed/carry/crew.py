@@ -84,6 +84,8 @@ class _Hand:
                     os.close(fd)
                 if os.getppid() == parent:
                     _serve(number, work, orders, answers)
+            except Exception:
+                sys.excepthook(*sys.exc_info())  # a fault of ours: seen, as it is without processes
             finally:
                 os._exit(0)
         os.close(orders)
