@@ -44,7 +44,7 @@ def check(code: Code) -> Iterator[Hit]:
         else:
             hit = None
         if hit is not None:
-            yield hit if speaks else replace(hit, sure=least(hit.sure, "likely"))
+            yield hit if speaks else replace(hit, sure="possible")
 
 
 def _call(code: Code, node: ast.Call, sure: Sure) -> Hit | None:
