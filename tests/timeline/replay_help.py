@@ -26,15 +26,19 @@ ROWS = {
 
 @dataclass
 class Machine:
-    """What happened. `without` is the kind of action that takes no time; `speed` shortens the host's own work."""
+    """What happened. `without` is the kind of action that takes no time; `speed` shortens the host's own work; `noted`
+    writes down which stream waits for which.
+    """
 
     without: str | None = None
     speed: float = 1.0
     seed: int = 0
+    noted: bool = False
     now: float = BEGIN
     kernels: list = field(default_factory=list)
     rows: list = field(default_factory=list)
     marks: list = field(default_factory=list)
+    waits: list = field(default_factory=list)
 
     def run(self, script, steps):
         for number in range(steps):
@@ -57,6 +61,11 @@ class Machine:
         self.now += CALL * self.speed
         free, other = self._last(stream), self._last(1 - stream) if waits else None
         start = max(call + CALL + LATENCY, *(end + BEHIND for end in (free, other) if end is not None), 0)
+        if other is not None and self.noted:
+            number = 100_000 + 2 * len(self.waits)
+            self.rows.append(("cuda_runtime", "cudaEventRecord", call, call, number))
+            self.rows.append(("cuda_runtime", "cudaStreamWaitEvent", call, call, number + 1))
+            self.waits.append((7 + stream, 8 - stream, number + 1))
         self.rows.append(("cuda_runtime", "cudaLaunchKernel", call, self.now, len(self.kernels)))
         self.kernels.append({"start": start, "end": start + length, "kind": kind, "stream": stream})
 
@@ -92,6 +101,11 @@ class Machine:
             args = {} if number is None else {"correlation": number + 1}
             events.append({"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": begin / us,
                            "dur": (end - begin) / us, "args": args})  # fmt: skip
+        for stream, on, number in self.waits:
+            args = {"device": 0, "stream": stream, "wait_on_stream": on, "correlation": number + 1,
+                    "wait_on_cuda_event_record_corr_id": number, "cuda_sync_kind": "Stream Wait Event"}  # fmt: skip
+            events.append({"ph": "X", "cat": "cuda_sync", "name": "Stream Wait Event", "pid": 0, "tid": stream,
+                           "ts": 1.0, "dur": 1.0, "args": args})  # fmt: skip
         return json.dumps({"traceEvents": events})
 
 

@@ -76,6 +76,25 @@ def test_a_replay_without_a_cause_is_what_the_machine_does_without_it(tmp_path_f
 
 
 @settings(max_examples=100, deadline=None)
+@given(SCRIPTS, st.integers(0, 99), st.sampled_from(["data", "sync", None]), st.sampled_from([1.0, 0.4]))
+def test_streams_wait_for_each_other_where_the_trace_recorded_it(tmp_path_factory, script, seed, cause, speed):
+    machine = Machine(seed=seed, noted=True).run(script, STEPS)
+    assume(machine.waits)
+    graph = graph_of(tmp_path_factory.mktemp("replay") / "t.json", machine)
+    assert graph.replay(Change()) == pytest.approx(machine.end(), abs=2)
+    gone = frozenset({cause} if cause else ())
+    found = [graph.period(Change(gone, speed, frozenset({"sync"}) & gone, turns=turns)) for turns in (False, True)]
+    truth = period(script, STEPS, seed=seed, without=cause, speed=speed)
+    unsure = UNSURE * STEPS + STEPS * len(script) * (CALL + 2_000)
+    # What the first step waits for of the one before it is not in the trace: a sync's, and another stream's event.
+    first = truth / STEPS
+    assert found[0] <= truth + unsure
+    assert found[1] >= truth - first - unsure
+    if not any(action[0] == "sync" for action in script):
+        assert found[0] == found[1]
+
+
+@settings(max_examples=100, deadline=None)
 @given(SCRIPTS, st.integers(0, 99))
 @example([("host", "data", 50), ("launch", 0, 20, "compute", False), ("sync", 0)], 1)
 def test_no_cause_gains_more_than_at_most(tmp_path_factory, script, seed):

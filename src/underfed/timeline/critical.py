@@ -2,8 +2,8 @@
 
 A kernel starts when the one before it on its stream is done, when one on another stream that it waits for is done, or
 when the host launches it. The host goes on when a call that waits for the device returns. The walk goes backwards from
-the end along whichever came last, so that every moment has exactly one entry. Dependencies between streams are taken
-from the times, since most traces do not record them; host threads count as one, since they wait for each other.
+the end along whichever came last, so that every moment has exactly one entry. Dependencies between streams are those
+that the trace recorded, or else taken from the times; host threads count as one, since they wait for each other.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from underfed.timeline.device import Rows
 from underfed.timeline.idle import HostView, split_host
 from underfed.timeline.intervals import Flags, Ints, union
 from underfed.timeline.model import KERNEL, RUNTIME
+from underfed.timeline.streams import recorded_waits
 
 #: A kernel that starts later than this behind its launch and the one before it waited for something else.
 LATENCY_NS = 20_000
@@ -50,6 +51,7 @@ class _Scene(NamedTuple):
     launch: Sequence[int]
     before: Sequence[int]
     by_end: Sequence[int]
+    recorded: Sequence[int]
     ends: Ints
     sync_start: Ints
     sync_end: Ints
@@ -103,6 +105,7 @@ def _scene(view: HostView, rows: Rows, comms: Flags, begin: int, end: int) -> _S
         launch=_viewed(launch),
         before=_viewed(before),
         by_end=_viewed(by_end),
+        recorded=_viewed(recorded_waits(view.timeline, order, launch, stop)),
         ends=stop[by_end],
         sync_start=waits[0],
         sync_end=waits[1],
@@ -166,7 +169,10 @@ def _device(scene: _Scene, found: dict[str, int], at: int, window: tuple[int, in
         return at, begin, False
     launch, before = scene.launch[at], scene.before[at]
     behind = min(scene.end[before], start) if before >= 0 else -1
-    if start - max(behind, launch) > LATENCY_NS:
+    known = scene.recorded[at]
+    if known >= 0 and max(behind, launch) < scene.end[known] <= start:
+        before, behind = known, scene.end[known]
+    elif known < 0 and start - max(behind, launch) > LATENCY_NS:
         # Neither its stream nor its launch explains when it started: it waited for another stream.
         other = _last_ended(scene, start)
         if other >= 0 and other != at and scene.end[other] > max(behind, launch) and scene.start[other] < start:

@@ -5,8 +5,8 @@ event before it on its stream is done, and one on another stream that it waits f
 device returns when the event that it waited for is done. Replayed without a change, the graph gives the trace back to
 the nanosecond, since each edge keeps the time that it took. Lengths of device events, collectives included, stay.
 
-Which event on another stream was waited for, and which one a sync, is taken from the times, since most traces do not
-record it. Threads of the host count as one, since they wait for each other.
+Which event on another stream was waited for is taken from what the trace recorded (`cuda_sync` rows), or else, as for
+syncs, from the times. Threads of the host count as one, since they wait for each other.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from underfed.timeline.device import Rows
 from underfed.timeline.idle import HostView
 from underfed.timeline.intervals import NOTHING, Flags, Ints, Spans, clip, intersect, measure, subtract, union
 from underfed.timeline.model import RUNTIME
+from underfed.timeline.streams import recorded_waits
 
 #: An event that starts later than this behind its launch and its stream waited for something else.
 LATENCY_NS = 20_000
@@ -60,12 +61,15 @@ def _before(spans: Spans) -> Ints:
 
 
 class Wait(NamedTuple):
-    """Calls in which the host waited for the device: begin, end, the event that ended them, and whether they copy."""
+    """Calls that wait for the device: begin, end, the event that ended them, and whether they copy. Where `bound` is
+    False the host did not wait in one, since the last event before it was over; had it come sooner, it would have.
+    """
 
     start: Ints
     end: Ints
     event: Ints
     copies: Flags
+    bound: Flags
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,8 @@ class Change:
     """What is otherwise. `gone` are classes of host time that take none (`work` is all that the profiler stretches);
     `host` is the factor on that work; `waits` are the kinds of wait that do not happen (`sync`, `transfer`); `lengths`
     are factors on the lengths of device events. `gaps` False: what follows on a stream starts at once. `turns` True:
-    streams wait for each other wherever they took turns, and not only where that was seen to bind.
+    streams wait for each other wherever they took turns, and the host in every sync, and not only where that was seen
+    to bind.
     """
 
     gone: frozenset[str] = frozenset()
@@ -99,6 +104,7 @@ class Graph:
         self.launch = np.where(self.launched, host.start[call] if host.start.size else 0, begin)
         # What was launched before the stretch is there when it begins.
         self.launch = np.where(self.launched, np.maximum(self.launch, begin), begin)
+        self.recorded = recorded_waits(view.timeline, self.rows, self.launch, self.stop)
         self.before, self.last_of_stream = _on_streams(device.device[self.rows], device.stream[self.rows])
         self._edges()
         self.waits = self._waits(view)
@@ -111,6 +117,7 @@ class Graph:
         free = np.where(has, self.stop[self.before], self.begin)
         behind_launch, behind_stream = self.start - self.launch, self.start - free
         queued = has & (free > self.launch + LATENCY_NS) & (behind_stream >= 0)
+        queued &= behind_stream <= LATENCY_NS  # others waited for something else
         idle = self.launched & (free <= self.launch) & (behind_launch >= 0)
         usual_launch = int(np.percentile(behind_launch[idle], 25)) if idle.any() else CALL_NS
         usual_stream = int(np.percentile(behind_stream[queued], 25)) if queued.any() else 1_000
@@ -122,26 +129,32 @@ class Graph:
         ended = np.searchsorted(self.stop[by_end], self.start, side="right") - 1
         last = np.where(ended >= 0, by_end[np.maximum(ended, 0)], -1)
         bound = late & (last >= 0) & (self.stop[last] > ready) & (self.start[last] < self.start)
+        known = self.recorded >= 0
+        bound &= ~known
         self.other[bound] = last[bound]
+        self.other[known] = self.recorded[known]
+        behind_other = self.start - self.stop[self.other]
+        held = known & (self.start - ready > LATENCY_NS) | bound
         stream_bound = has & (free + usual_stream >= self.launch + usual_launch)
-        self.lag_launch = np.where(stream_bound | bound, np.minimum(usual_launch, behind_launch), behind_launch)
-        self.lag_stream = np.where(stream_bound & ~bound, behind_stream, np.minimum(usual_stream, behind_stream))
+        self.lag_launch = np.where(stream_bound | held, np.minimum(usual_launch, behind_launch), behind_launch)
+        self.lag_stream = np.where(stream_bound & ~held, behind_stream, np.minimum(usual_stream, behind_stream))
         # What has no launch in the trace follows its stream.
         self.lag_stream = np.where(has & ~self.launched, behind_stream, self.lag_stream)
-        self.lag_other = np.where(bound, self.start - self.stop[last], 0)
+        self.lag_other = np.where(held, behind_other, np.minimum(usual_stream, behind_other))
         # Events that took turns with one of another stream, launched before them: they may have had to.
         turned = (
             (last >= 0) & (self.launch[last] <= self.launch) & (last != self.before) & (self.start[last] < self.start)
         )
         self.opens = ~has & self.launched
-        self.turn = np.where(turned & ~bound, last, -1)
+        # Where waits are recorded, there are no others.
+        self.turn = np.where(turned & ~bound & (not known.any()), last, -1)
         self.lag_turn = np.where(self.turn >= 0, np.minimum(usual_stream, self.start - self.stop[last]), 0)
 
     def _waits(self, view: HostView) -> Wait:
         host = view.timeline.host
         nothing: Ints = np.empty(0, np.int64)
         if not (host.kind == RUNTIME).any():
-            return Wait(nothing, nothing, nothing, np.empty(0, np.bool_))
+            return Wait(nothing, nothing, nothing, np.empty(0, np.bool_), np.empty(0, np.bool_))
         syncs = view.classes.get(h.SYNC, NOTHING)
         copies = view.classes.get(h.TRANSFER, NOTHING)
         long = copies.end - copies.start > BLOCKED_NS
@@ -155,13 +168,15 @@ class Graph:
         by_end = np.argsort(self.stop, kind="stable")
         at = np.searchsorted(self.stop[by_end], end, side="right") - 1
         event = np.where(at >= 0, by_end[np.maximum(at, 0)], -1)
-        waited = (event >= 0) & (self.stop[event] > start)
-        return Wait(start[waited], end[waited], event[waited], kinds[waited])
+        bound = (event >= 0) & (self.stop[event] > start)
+        asked = bound | ((event >= 0) & ~kinds)
+        return Wait(start[asked], end[asked], event[asked], kinds[asked], bound[asked])
 
     def _host_classes(self, view: HostView) -> dict[str, Spans]:
         """The host's time by what it was at, without waits for the device; disjoint, and all of the stretch."""
         left = Spans(np.array([self.begin], np.int64), np.array([self.end], np.int64))
-        left = subtract(left, union(self.waits.start, self.waits.end))
+        waits = self.waits
+        left = subtract(left, union(waits.start[waits.bound], waits.end[waits.bound]))
         found = {}
         for name in h.NAMED:
             spans = clip(view.classes.get(name, NOTHING), self.begin, self.end)
@@ -192,7 +207,12 @@ class Graph:
         )
         waits = self.waits
         kept = ~np.where(waits.copies, h.TRANSFER in change.waits, h.SYNC in change.waits)
+        kept &= waits.bound | change.turns
         start, end, event = waits.start[kept], waits.end[kept], waits.event[kept]
+        entered, left = time.at(start), time.at(end)
+        # A call that did not wait took its own time of the host.
+        least = np.where(waits.bound[kept], np.minimum(end - start, CALL_NS), left - entered)
+        lag_wait = np.maximum(end - self.stop[event], 0) * waits.bound[kept]
         lengths = self.length if change.lengths is None else self.length * change.lengths
         turn = self.turn if change.turns else np.full(self.turn.size, -1)
         lag_launch = self.lag_launch
@@ -217,8 +237,8 @@ class Graph:
             # Which wait a launch comes behind.
             behind=(np.searchsorted(end, self.launch, side="right") - 1).tolist(),
             waits=(
-                (time.at(start) + shift).tolist(), (time.at(end) + shift).tolist(), event.tolist(),
-                (end - self.stop[event]).tolist(), np.minimum(end - start, CALL_NS).tolist(), end,
+                (entered + shift).tolist(), (left + shift).tolist(), event.tolist(), lag_wait.tolist(), least.tolist(),
+                end,
             ),
             last=float(time.at(np.array([self.end]))[0]) + shift,
         )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,16 @@ class Collective:
     ranks: str | None = None
 
 
+class StreamWait(NamedTuple):
+    """A stream that waits for an event of another one: by the calls that said so (`call`) and that recorded it."""
+
+    device: int
+    stream: int
+    on_stream: int
+    call: int
+    recorded: int
+
+
 @dataclass(frozen=True)
 class Timeline:
     """One rank's trace. `base_ns` added to a time gives Unix ns, where the trace says so (else 0).
@@ -90,6 +100,7 @@ class Timeline:
     events: int = 0
     limits: tuple[str, ...] = ()
     shapes: tuple[tuple[str, str], ...] = ()
+    stream_waits: tuple[StreamWait, ...] = ()
 
 
 def used(numbers: NDArray[Any]) -> Ints:

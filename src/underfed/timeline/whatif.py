@@ -204,7 +204,7 @@ def _changes(scene: _Scene, cause: str, least: float, likely: float) -> list[Cha
         return [Change(host=0.0, gaps=False), Change(host=LEFT_OF_LAUNCHING * likely, turns=True)]
     spent, waits = graph.host_ns(cause), frozenset[str]()
     if cause in (h.SYNC, h.TRANSFER):
-        waiting = graph.waits.copies == (cause == h.TRANSFER)
+        waiting = graph.waits.bound & (graph.waits.copies == (cause == h.TRANSFER))
         spent += int((graph.waits.end - graph.waits.start)[waiting].sum())
         waits = frozenset({cause})
     if spent < worth:

@@ -73,6 +73,7 @@ class Columns:
         self.device: list[dict[str, NDArray[Any]]] = []
         self.host: list[dict[str, NDArray[Any]]] = []
         self.collectives: list[m.Collective] = []
+        self.waits: list[m.StreamWait] = []
         self.events = 0
         self.devices = 0
         self.backwards = 0
@@ -88,6 +89,7 @@ class Columns:
         if times is None:
             return False
         self.events += chunk.total
+        self.waits += [wait for one in chunk.waits if (wait := _stream_wait(one.args)) is not None]
         start, end, usable = times
         if not usable.all():
             self.unusable += int(usable.size - usable.sum())
@@ -246,6 +248,16 @@ def _whole(values: Sequence[Any], missing: int) -> NDArray[np.int64]:
 def _narrow(wide: NDArray[np.int64], missing: int) -> NDArray[np.int32]:
     fits = np.abs(wide) < 1 << 31
     return np.where(fits, wide, missing).astype(np.int32)
+
+
+def _stream_wait(args: Any) -> m.StreamWait | None:
+    """Return what waited for what, or None for a wait of the host, which has no stream to wait on."""
+    if args is None:
+        return None
+    numbers = [whole_number(one) for one in (args.device, args.stream, args.on_stream, args.correlation, args.recorded)]
+    if any(one is None or one < 0 for one in numbers):
+        return None
+    return m.StreamWait(*(one for one in numbers if one is not None))
 
 
 def _collective(event: int, args: Any) -> m.Collective:

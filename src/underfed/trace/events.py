@@ -28,6 +28,16 @@ class OperatorArgs(msgspec.Struct, gc=False):
     types: msgspec.Raw = msgspec.field(default=_NO_TEXT, name="Input type")
 
 
+class WaitArgs(msgspec.Struct, gc=False):
+    """The arguments of a stream's wait for an event of another stream."""
+
+    device: int | str | float | None = None
+    stream: int | str | float | None = None
+    correlation: int | str | float | None = None
+    on_stream: int | str | float | None = msgspec.field(default=None, name="wait_on_stream")
+    recorded: int | str | float | None = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
+
+
 class Args(OperatorArgs, gc=False):
     """The arguments of any event that anything here looks at."""
 
@@ -43,6 +53,8 @@ class Args(OperatorArgs, gc=False):
     number: int | str | float | None = msgspec.field(default=None, name="Seq")
     out_elements: int | str | float | None = msgspec.field(default=None, name="Out msg nelems")
     ranks: int | str | float | list[Any] | None = msgspec.field(default=None, name="Process Group Ranks")
+    on_stream: int | str | float | None = msgspec.field(default=None, name="wait_on_stream")
+    recorded: int | str | float | None = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
 
 
 NO_ARGS = Args()

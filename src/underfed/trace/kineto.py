@@ -141,6 +141,7 @@ class Reader:
             shapes=tuple((_shown(dims), _shown(types)) for dims, types in columns.shapes),
             threads=tuple(thread_name(pid, tid) for pid, tid in columns.threads),
             collectives=tuple(columns.collectives),
+            stream_waits=tuple(columns.waits),
             events=columns.events,
             limits=tuple(limits),
             **about(fields),

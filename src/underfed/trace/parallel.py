@@ -143,6 +143,7 @@ def joined(shares: Sequence[Share], head_start: int) -> Columns:
             columns.host.append({**table, **moved})
         place.device, place.host = place.device + devices, place.host + hosts
     for share in shares:
+        columns.waits += share.columns.waits
         columns.events += share.columns.events
         columns.backwards += share.columns.backwards
         columns.unusable += share.columns.unusable

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from underfed.timeline import model as m
-from underfed.trace.events import Args, Event, OperatorArgs
+from underfed.trace.events import Args, Event, OperatorArgs, WaitArgs
 
 DEVICE = {
     "kernel": m.KERNEL,
@@ -41,24 +41,27 @@ HOST = {
 }
 #: Categories that Kineto writes and that nothing here looks at. Any other one costs its chunk a second decoding.
 _OTHER = (
-    "ac2g", "fwdbwd", "async_cpu_to_gpu", "forward_backward", "gpu_user_annotation", "cuda_sync", "cuda_event", "Trace",
+    "ac2g", "fwdbwd", "async_cpu_to_gpu", "forward_backward", "gpu_user_annotation", "cuda_event", "Trace",
     "cpu_instant_event", "cuda_profiler_range", "collective_comm", "glow_runtime", "mtia_runtime", "mtia_ccp_events",
     "mtia_workloadd", "mtia_insight", "hpu_op", "privateuse1_runtime", "privateuse1_driver", "external_correlation",
 )  # fmt: skip
 
+#: Where `enable_cuda_sync_events` recorded which stream waited for which event.
+_WAITS = "cuda_sync"
 #: Kinds of host rows are this much above those of the model, so that one column tells them from the device's.
 HOST_KIND = 16
-_NEITHER = 255
+_WAIT, _NEITHER = 254, 255
 
 
 class Chunk(NamedTuple):
-    """Events of the device and the host, what each is (a device kind, or HOST_KIND and a host kind), and how many there
-    were in all.
+    """Events of the device and the host, what each is (a device kind, or HOST_KIND and a host kind), how many there
+    were in all, and recorded waits of streams for each other.
     """
 
     rows: Sequence[Any]
     kinds: NDArray[np.uint8]
     total: int
+    waits: Sequence[Any] = ()
 
 
 class Call(msgspec.Struct, gc=False):
@@ -93,6 +96,7 @@ def _types() -> dict[Any, int]:
     }
     for category, kind in HOST.items():
         add(category, HOST_KIND + kind, of_kind.get(kind, []), (_Timed,))
+    add(_WAITS, _WAIT, [("args", WaitArgs | None, None)], ())
     for category in _OTHER:
         add(category, _NEITHER, [], ())
     return found
@@ -126,9 +130,12 @@ def chosen(events: Sequence[Event]) -> Chunk:
 def _kind(event: Event) -> int:
     if event.ph != "X":
         return _NEITHER
+    if event.cat == _WAITS:
+        return _WAIT
     return HOST_KIND + HOST[event.cat] if event.cat in HOST else DEVICE.get(event.cat, _NEITHER)
 
 
 def _kept(events: Sequence[Any], kinds: NDArray[np.uint8]) -> Chunk:
-    kept = kinds != _NEITHER
-    return Chunk(list(compress(events, kept.tolist())), kinds[kept], len(events))
+    kept = kinds < _WAIT
+    waits = list(compress(events, (kinds == _WAIT).tolist())) if (kinds == _WAIT).any() else ()
+    return Chunk(list(compress(events, kept.tolist())), kinds[kept], len(events), waits)
