@@ -20,9 +20,12 @@ from underfed.audit.finding import Fix, Hit, least
 from underfed.audit.rule import AuditRule, Code
 from underfed.audit.rules.t12_debug import guarded
 
+#: A size that is drawn.
+RANDOM_SIZE = r"(size|imgsz|sz|side|height|width)\s*=\s*(\w+\.)*rand(int|range|om)?\(|size\s*=\s*(\w+\.)*choice\("
 _CHANGES = (
     r"RandomResize\b|RandomShortestSize|ResizeShortestEdge|multi_?scale_train|multiscale_size|detection\.\w+rcnn|fasterrcnn_\w+"
-    r"|maskrcnn_\w+|retinanet_\w+|(size|imgsz|sz|side|height|width)\s*=\s*(\w+\.)*rand(int|range|om)?\(|size\s*=\s*(\w+\.)*choice\("
+    r"|maskrcnn_\w+|retinanet_\w+"
+    rf"|{RANDOM_SIZE}"
 )
 
 

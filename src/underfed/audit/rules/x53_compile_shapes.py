@@ -19,10 +19,12 @@ from collections.abc import Iterator
 
 from underfed.audit.finding import Hit, Sure
 from underfed.audit.rule import AuditRule, Code
+from underfed.audit.rules.x48_cudnn_search import RANDOM_SIZE
 
 _CHANGES = (
     r"\bpad_sequence\(|padding\s*=\s*(True|[\"']longest[\"'])|DataCollatorWithPadding|DataCollatorForSeq2Seq"
     r"|RandomResize\b|RandomShortestSize|ResizeShortestEdge|multi_?scale_train"
+    rf"|{RANDOM_SIZE}"
 )
 _FIXED = r"mark_dynamic|pad_to_multiple_of|[\"']max_length[\"']|pad_to_max_length|dynamic\s*=\s*True"
 _GRAPHS = ("reduce-overhead", "max-autotune")
