@@ -32,6 +32,8 @@ DTYPES: dict[str, Any] = {
     "kind": np.uint8, "device": np.int32, "thread": np.int32, "name": np.int32, "shape": np.int32,
 }  # fmt: skip
 _SHAPE_MOST = 4096
+#: Looking through all of a large text takes a tenth of the time of reading it.
+_LOOKED_FOR_SHAPES = 32
 
 
 def shortened(text: bytes) -> tuple[bytes, int] | None:
@@ -70,6 +72,7 @@ class Columns:
         self.shapes = Numbering()
         self.modules = False
         """Whether the trace has modules; then the numbers matter that lead from a backward pass to its forward one."""
+        self._seen_shapes, self._looked = False, 0
         self.device: list[dict[str, NDArray[Any]]] = []
         self.host: list[dict[str, NDArray[Any]]] = []
         self.collectives: list[m.Collective] = []
@@ -103,8 +106,7 @@ class Columns:
             elif flags.any():
                 take(list(compress(rows, flags.tolist())), kinds[flags], start[flags], end[flags])
         if of_host.any():
-            # Read event by event, without its text, a chunk can hold anything.
-            self._operators(list(compress(rows, of_host.tolist())), not text or b'"Input ' in text)
+            self._operators(list(compress(rows, of_host.tolist())), self._shaped(text))
         return True
 
     def _times(
@@ -167,6 +169,14 @@ class Columns:
                 "correlation": correlation,
             }
         )
+
+    def _shaped(self, text: bytes) -> bool:
+        """Tell whether a chunk may hold shapes: all operators of a trace are recorded with them, or none."""
+        if not self._seen_shapes and self._looked < _LOOKED_FOR_SHAPES:
+            self._looked += 1
+            # Read event by event, without its text, a chunk can hold anything.
+            self._seen_shapes = not text or b'"Input ' in text
+        return self._seen_shapes
 
     def _operators(self, rows: Sequence[Any], shaped: bool) -> None:
         """Add what only some traces record of operators: shapes, and the numbers that join the two passes."""
