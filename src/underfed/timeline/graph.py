@@ -129,7 +129,8 @@ class Graph:
         ended = np.searchsorted(self.stop[by_end], self.start, side="right") - 1
         last = np.where(ended >= 0, by_end[np.maximum(ended, 0)], -1)
         bound = late & (last >= 0) & (self.stop[last] > ready) & (self.start[last] < self.start)
-        known = self.recorded >= 0
+        # What ended later than this one began is not what it waited for, whatever the trace says.
+        known = (self.recorded >= 0) & (self.stop[self.recorded] <= self.start)
         bound &= ~known
         self.other[bound] = last[bound]
         self.other[known] = self.recorded[known]

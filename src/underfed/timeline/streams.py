@@ -25,7 +25,7 @@ def recorded_waits(timeline: Timeline, rows: Rows, launch: Ints, end: Ints) -> I
     on = {}
     for wait in timeline.stream_waits:
         waits_at, recorded_at = begun.get(wait.call), begun.get(wait.recorded)
-        if waits_at is None or recorded_at is None:
+        if waits_at is None or recorded_at is None or recorded_at > waits_at:
             continue
         for stream in (wait.stream, wait.on_stream):
             if (wait.device, stream) not in on:

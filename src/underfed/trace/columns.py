@@ -32,6 +32,8 @@ DTYPES: dict[str, Any] = {
     "kind": np.uint8, "device": np.int32, "thread": np.int32, "name": np.int32, "shape": np.int32,
 }  # fmt: skip
 _SHAPE_MOST = 4096
+#: Waits of streams that are kept, to bound memory: a step has some hundreds.
+_WAITS_MOST = 100_000
 #: Looking through all of a large text takes a tenth of the time of reading it.
 _LOOKED_FOR_SHAPES = 32
 
@@ -92,7 +94,8 @@ class Columns:
         if times is None:
             return False
         self.events += chunk.total
-        self.waits += [wait for one in chunk.waits if (wait := _stream_wait(one.args)) is not None]
+        if len(self.waits) < _WAITS_MOST:
+            self.waits += [wait for one in chunk.waits if (wait := _stream_wait(one.args)) is not None]
         start, end, usable = times
         if not usable.all():
             self.unusable += int(usable.size - usable.sum())
