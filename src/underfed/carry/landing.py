@@ -8,6 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from underfed.carry.durable import Durably, files_at_once
@@ -16,6 +17,7 @@ from underfed.carry.names import shown
 from underfed.carry.preflight import PERMANENT
 
 _THREADS = 2
+_FEW, _READERS = 8, 4
 #: The bytes after which no more files are added to those that are made durable at once.
 _BATCH_BYTES = 4 << 20
 #: How long small files are gathered, in seconds: the disk takes them together.
@@ -95,13 +97,20 @@ class Landing:
                 with self._guarded(path):
                     raise error
             whole = [(path, fd) for path, fd in opened.items() if path not in failed]
-            for path, fd in whole:
-                if self._error is None:
-                    with self._guarded(path):
-                        self.land(path, fd)
+            if len(whole) < _FEW:
+                self._land(whole)
+            else:  # each waits for the disk
+                with ThreadPoolExecutor(_READERS) as pool:
+                    list(pool.map(self._land, [whole[number::_READERS] for number in range(_READERS)]))
         finally:
             for fd in opened.values():
                 os.close(fd)
+
+    def _land(self, files: list[tuple[str, int]]) -> None:
+        for path, fd in files:
+            if self._error is None:
+                with self._guarded(path):
+                    self.land(path, fd)
 
     @contextlib.contextmanager
     def _guarded(self, path: str):  # type: ignore[no-untyped-def]
