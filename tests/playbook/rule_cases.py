@@ -17,6 +17,7 @@ from underfed.playbook.evidence import (
     OperatorFacts,
     Spot,
     Sync,
+    ThreadFacts,
     WorkerFacts,
 )
 
@@ -132,7 +133,21 @@ BROKEN = {"graph_breaks": 41, "unique_graphs": 42}
 GROWING = {"peak_first": 3e6, "peak_last": 2e6}
 RETRIES = {"memory_rate": {"retries": 0.2, "driver_allocs": 3.0}}
 
+SCALED = {**ADAM, "scaled": True}
+HALF = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn"
+THREAD = ThreadFacts(others=0.9, training=0.4, count=1, where="train.py:12")
+
+
+def sleeping(threads: ThreadFacts | None = THREAD, **more: Any) -> Evidence:
+    """A run on the CPU whose training thread sleeps for much of a step of 10 ms that has no wait in it."""
+    return evidence(LOOP, sections=WORK, on_gpu=False, threads=threads, spots=(spot("forward", 4.0),), **more)
+
+
 SPEAKS: dict[str, Evidence] = {
+    "X21": sleeping(),
+    "X22": sleeping(None, torch={"denormals": 0.2}),
+    "P5": computing({HALF: 6.0, PLAIN: 3.0}, optimizers=[{**ADAM, "scaled": False}]),
+    "P10": replace(computing({HALF: 9.0}, optimizers=[SCALED]), skipped=0.2),
     "M5": launching(counts={"fetches": 16.0}, torch={"memory": MEMORY}),
     "M18": launching(torch={"memory": MEMORY, "memory_rate": GROWING}),
     "P3": computing({BF16: 6.0, PLAIN: 4.0}, capability=7),
@@ -198,6 +213,24 @@ QUEUED = {"wall": 68.0, "cpu": 16.0, "process_cpu": 16.0, "wall_median": 68.0, "
 CROWDED_BY_OTHERS = fed(8, 12.0, fetch={**QUEUED, "span_ms": 1e5}, cpus=replace(CPUS, usable=2.0))
 
 SILENT: list[tuple[str, str, Evidence]] = [
+    ("X21", "no other threads", sleeping(None)),
+    ("X21", "they use little", sleeping(replace(THREAD, others=0.1))),
+    ("X21", "the training thread computes", sleeping(replace(THREAD, training=0.98))),
+    ("X21", "it queues for CPUs", sleeping(cpu_wait=1.5)),
+    ("X21", "it waits for input", replace(SPEAKS["T4"], threads=replace(THREAD, training=0.05))),
+    ("X21", "it waits in a line of its own", replace(sleeping(), spots=(spot("stall", 6.0),))),
+    ("X21", "the backward pass of a GPU runs on a thread of torch", launching(threads=replace(THREAD, training=0.91))),
+    ("X22", "none", sleeping(None, torch={"denormals": 0.0})),
+    ("X22", "not looked at", sleeping(None, torch={"denormals": None})),
+    ("X22", "a GPU", launching(torch={"denormals": 0.5})),
+    ("P5", "a scaler", computing({HALF: 6.0}, optimizers=[SCALED])),
+    ("P5", "nobody knows who called the step", computing({HALF: 6.0}, optimizers=[ADAM])),
+    ("P5", "an optimizer with a scaler of its own", computing({HALF: 6.0}, optimizers=[{**ADAM, "torch_own": False}])),
+    ("P5", "bf16", computing({PIECES: 4.0, BF16: 5.0}, optimizers=[{**ADAM, "scaled": False}])),
+    ("P5", "32 bits", computing({PLAIN: 4.0}, optimizers=[{**ADAM, "scaled": False}])),
+    ("P10", "no scaler", replace(computing({HALF: 9.0}, optimizers=[ADAM]), skipped=0.2)),
+    ("P10", "one in a hundred", replace(computing({HALF: 9.0}, optimizers=[SCALED]), skipped=0.01)),
+    ("P10", "not known", computing({HALF: 9.0}, optimizers=[SCALED])),
     ("M5", "no accumulation", SPEAKS["T18"]),
     ("M5", "memory is in use", replace(SPEAKS["M5"], torch={"memory": {"peak": 100 << 30, "total": 140 << 30}})),
     ("M5", "input is the wait", replace(SPEAKS["T4"], counts={"fetches": 16.0}, torch={"memory": MEMORY})),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean, median, mode
 
 from underfed.diagnose.steady import Steady, steady_from
 from underfed.playbook.evidence import (
@@ -17,6 +17,7 @@ from underfed.playbook.evidence import (
     OperatorFacts,
     Spot,
     Sync,
+    ThreadFacts,
 )
 from underfed.recording import records as r
 from underfed.recording.read import ProcessLog
@@ -24,6 +25,7 @@ from underfed.recording.read import ProcessLog
 _COLUMN = {name: at for at, name in enumerate(r.STEP_COLUMNS)}
 _MS = 1e-6
 _FEW_READINGS = 5
+_ENOUGH_STEPS = 20
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,31 @@ def epoch_facts(table: StepTable) -> EpochFacts | None:
         start_ms=fmean(row[start] for row in borders) * _MS,
         first_wait_ms=fmean(max(0.0, row[data] - usual) for row in borders) * _MS,
     )
+
+
+def thread_facts(log: ProcessLog, warmup: int) -> ThreadFacts | None:
+    """CPU time of the program's Python threads in the steady part; None without others beside the training thread."""
+    lines = [line for line in log.of(r.Facts) if line.python_threads and line.step >= warmup]
+    if len(lines) < 2 or lines[-1].t <= lines[0].t:
+        return None
+    first, last = lines[0].python_threads or {}, lines[-1].python_threads or {}
+    span = lines[-1].t - lines[0].t
+
+    def cpus(name: str) -> float:
+        return max(0.0, float(last.get(name, 0) - first.get(name, 0)) / span)
+
+    # A thread that ended meanwhile takes its time with it, so the difference says less than was used, never more.
+    return ThreadFacts(cpus("others"), cpus("training"), int(last.get("count", 0)), last.get("where"))
+
+
+def skipped_share(table: StepTable) -> float | None:
+    """Share of the steady part's batches in steps that took twice the usual number, or more: a scaler skipped some."""
+    at = _COLUMN["fetches"]
+    fetches = [row[at] for row in table.rows if row[at] > 0]
+    if len(fetches) < _ENOUGH_STEPS:
+        return None
+    usual = mode(fetches)
+    return sum(count - usual for count in fetches if count > usual and count % usual == 0) / sum(fetches)
 
 
 _Stack = tuple[str | None, str, str, str, int, int]

@@ -103,7 +103,7 @@ def look(recording: Recording, log: ProcessLog, read_trace: TraceReader | None) 
         cpus=cpu_facts(recording.host),
         syncs=gather.syncs(log, all_steps),
         copies=gather.copies(log, all_steps),
-        torch=_settings(facts, last, table.warmup) | {"cuda_build": _build(log)},
+        torch=_settings(facts, last, table.warmup) | {"cuda_build": _build(log), "versions": _versions(log)},
         recompiles=recompiles,
         counts={name: table.mean(name) for name in r.STEP_COUNTS},
         usual_ms=walls[len(walls) // 2],
@@ -116,6 +116,8 @@ def look(recording: Recording, log: ProcessLog, read_trace: TraceReader | None) 
         memory=memory_facts(recording.host, pids),
         gpu=gpu_facts(recording.host),
         workers=worker_facts(recording.host, pids, log.process.pid),
+        threads=gather.thread_facts(log, table.warmup),
+        skipped=gather.skipped_share(table) if table.kind == r.BY_OPTIMIZER else None,
         limits=tuple(limits),
     )
     return Seen(log, evidence, table.steady)
@@ -169,6 +171,12 @@ def _settings(facts: list[r.Facts], last: r.Facts | None, warmup: int) -> dict[s
 def _build(log: ProcessLog) -> str | None:
     """CUDA version that torch was built for; empty for a build without CUDA, None where torch is not known."""
     return (log.process.cuda or "") if log.process.torch else None
+
+
+def _versions(log: ProcessLog) -> dict[str, str]:
+    """Versions of Python, torch and its CUDA, as far as they are known."""
+    found = {"python": log.process.python, "torch": log.process.torch, "cuda": log.process.cuda}
+    return {name: version for name, version in found.items() if version}
 
 
 def _halves(steady: list[r.Facts]) -> dict[str, float]:

@@ -194,6 +194,18 @@ class OperatorFacts:
 
 
 @dataclass(frozen=True)
+class ThreadFacts:
+    """Python threads beside the training thread: CPU time of all of them and of the training thread, in CPUs, how many
+    there are, and where the code of the busiest one begins.
+    """
+
+    others: float
+    training: float
+    count: int
+    where: str | None
+
+
+@dataclass(frozen=True)
 class RankFacts:
     """One rank: its step, and what it does itself rather than waits for the others, in ms."""
 
@@ -266,6 +278,9 @@ class Evidence:
     memory: MemoryFacts | None = None
     gpu: GpuFacts | None = None
     workers: WorkerFacts | None = None
+    threads: ThreadFacts | None = None
+    skipped: float | None = None
+    """Share of the batches that no optimizer step used, by steps that took a multiple of the usual number."""
     limits: tuple[str, ...] = ()
 
     @property

@@ -84,6 +84,12 @@ def after(evidence: Evidence, *parts: tuple[float, float]) -> float:
 
 _CONV = re.compile(r"conv(?!ert)|fprop|dgrad|wgrad|winograd|implicit_gemm|xmma_new", re.I)
 _BF16 = re.compile(r"bf16|bfloat16", re.I)
+#: Matrix kernels on fp16, of the libraries that say so in their names.
+_FP16 = re.compile(
+    r"(?<!b)f16f16|(?<!b)f16_s\d|(?<!b)fp16_s\d|hgemm|_h1688|_h884|nvjet_(sm\d+_)?h[a-z]{2}_|fmha\w*_f16_"
+    r"|flash_.*half_t",
+    re.I,
+)
 _ATTENTION_WIDE = re.compile(r"fmha\w*_f32_|Attention(Backward)?Kernel<float", re.I)
 
 #: CUTLASS names say how many numbers a kernel loads at once: 8 of 16 bits, or 4 of 32, is all that tensor cores want.
@@ -110,6 +116,11 @@ def conv_share(evidence: Evidence) -> float | None:
 def bf16_share(evidence: Evidence) -> float | None:
     """Share of the kernel time in kernels that name bf16, or None without a traced window."""
     return _share(evidence, _BF16)
+
+
+def fp16_share(evidence: Evidence) -> float | None:
+    """Share of the kernel time in matrix kernels on fp16, or None without a traced window."""
+    return _share(evidence, _FP16)
 
 
 def _share(evidence: Evidence, pattern: re.Pattern[str]) -> float | None:

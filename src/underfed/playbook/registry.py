@@ -8,6 +8,8 @@ from underfed.playbook.rules import (
     m08_allocator,
     m18_device_memory_grows,
     p03_bf16_emulated,
+    p05_no_scaler,
+    p10_skipped_steps,
     p19_deterministic,
     t01_cannot_tell,
     t02_utilization_misleads,
@@ -51,6 +53,8 @@ from underfed.playbook.rules import (
     x18_worker_threads,
     x19_misaligned,
     x20_graph_breaks,
+    x21_gil_contended,
+    x22_denormals,
     x56_data_parallel,
 )
 
@@ -76,6 +80,7 @@ RULES: tuple[Rule, ...] = (
     u25_small_reads.RULE,
     t08_transform_saturates.RULE,
     x03_input_on_training_thread.RULE,
+    x21_gil_contended.RULE,
     # free knobs
     t12_debug_mode.RULE,
     t09_tf32_off.RULE,
@@ -91,9 +96,12 @@ RULES: tuple[Rule, ...] = (
     x07_validation.RULE,
     x05_host_sync.RULE,
     x09_work_on_training_thread.RULE,
+    x22_denormals.RULE,
     # precision
     t13_fp32.RULE,
     p03_bf16_emulated.RULE,
+    p10_skipped_steps.RULE,
+    p05_no_scaler.RULE,
     # kernels
     t14_unfused_attention.RULE,
     x17_slower_attention.RULE,

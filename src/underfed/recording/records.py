@@ -121,6 +121,9 @@ class Facts(Line, tag="facts", frozen=True, kw_only=True):
     optimizers: list[dict[str, Any]] | None = None
     dynamo: dict[str, Any] | None = None
     memory: dict[str, int] | None = None
+    build: dict[str, Any] | None = None
+    python_threads: dict[str, Any] | None = None
+    denormals: float | None = None
 
 
 class Ddp(Line, tag="ddp", frozen=True, kw_only=True):

@@ -31,10 +31,12 @@ def _n(name: str, about: str, rules: str = "", *commands: str, missing: str | No
     return Number(id=name, about=about, rules=tuple(rules.split()), commands=commands, missing=missing)
 
 
+_SNAPSHOT = "the rule says that memory grows and gives the lines; what holds it is for torch's own viewer to show"
+
 NUMBERS: tuple[Number, ...] = (
     _n("T1", "which resource gates the step", "T1", "run", "attach", "read"),
     _n("T2", "utilization reads high while the device starves", "T2", "box", "attach"),
-    _n("T3", "a quick look at who is busy; too many threads", "T3", "attach"),
+    _n("T3", "a quick look at who is busy; too many threads", "T3 X21", "attach"),
     _n("T4", "no or too few loader workers", "T4"),
     _n("T5", "workers that restart at each epoch", "T5"),
     _n("T6", "pageable or blocking copies", "T6"),
@@ -50,20 +52,15 @@ NUMBERS: tuple[Number, ...] = (
     _n("T11", "channels_last for convolutions under mixed precision", "T11"),
     _n("T12", "gradients filled with zeros, debugging aids left on", "T12 X49 X11"),
     _n("T13", "16-bit mixed precision for speed", "T13"),
-    _n(
-        "T14",
-        "attention that stores its scores; flash-attn",
-        "T14 X50 X51",
-        missing="how to build or pick a flash-attn wheel is not worked out",
-    ),
-    _n("T15", "many short kernels: torch.compile, CUDA graphs", "T15 X52"),
+    _n("T14", "attention that stores its scores; flash-attn", "T14 X17 X50 X51"),
+    _n("T15", "many short kernels: torch.compile, CUDA graphs", "T15 X20 X52"),
     _n("T16", "recompiles, changing shapes", "T16 X52"),
     _n("T17", "activation checkpointing although memory is free", "T17 X54"),
     _n("T18", "micro-batch too small", "T18"),
     _n("T19", "a torch.profiler trace, and reading it", "T1", "run --window", "read"),
     _n("T20", "an Nsight Systems trace, and reading it", "T15 X5", "read"),
     _n("T21", "stacks of a live process", "", "attach", "box"),
-    _n("T22", "memory snapshots", missing="says what allocated memory, not what takes time; torch has the tool"),
+    _n("T22", "memory snapshots: what allocated the memory", "M18", missing=_SNAPSHOT),
     _n("T23", "collectives that nothing covers", "T23 X13 X56 X57 X58 X60"),
     _n("U8", "hot data on slow storage", "U8", "box"),
     _n("U9", "workers against the memory limit", "U9 T4", "box"),
@@ -80,18 +77,32 @@ NUMBERS: tuple[Number, ...] = (
     _n("M6", "16-bit activations", "T13"),
     _n("M7", "activation checkpointing: when it pays", "T17 X54"),
     _n("M8", "fragmented memory; expandable segments", "M8 X12"),
-    _n("M18", "memory_summary", "M18", missing="what holds the memory is for torch's own tool to say"),
-    _n("M19", "memory snapshot and its viewer", missing="as T22"),
+    _n("M18", "memory_summary", "M18", missing=_SNAPSHOT),
+    _n("M19", "memory snapshot and its viewer", "M18", missing=_SNAPSHOT),
     _n("P1", "which precision", "T13 T9"),
     _n("P2", "TF32 is off unless asked for", "T9"),
     _n("P3", "bf16 needs Ampere or later", "P3"),
-    _n("P4", "where autocast belongs", missing="a mistake of numerics or an error, not of speed alone"),
-    _n("P5", "fp16 needs a scaler", missing="a matter of convergence, not of speed"),
+    _n(
+        "P4", "where autocast belongs", "T13", missing="the fix says where; a wrong place in a script is not looked for"
+    ),
+    _n("P5", "fp16 needs a scaler", "P5"),
     _n("P6", "bf16 needs no scaler", "X55"),
-    _n("P7", "clip after unscaling", missing="a matter of convergence, not of speed"),
-    _n("P8", "where NaN comes from", missing="a matter of convergence, not of speed"),
+    _n(
+        "P7",
+        "clip after unscaling",
+        "P5",
+        "try",
+        missing="the order of calls is not looked for; a change that spoils the loss is refused",
+    ),
+    _n(
+        "P8",
+        "where NaN comes from",
+        "T12",
+        "try",
+        missing="a change that brings NaN is refused; which operator brings it anomaly detection says (T12)",
+    ),
     _n("P9", "anomaly detection costs", "T12"),
-    _n("P10", "fp16 overflow", missing="a matter of convergence; steps skipped by a scaler still count as steps"),
+    _n("P10", "fp16 overflow: steps that the scaler skips", "P10"),
     _n("P19", "determinism against speed", "P19 X47", "try cudnn_benchmark"),
 )
 

@@ -1,14 +1,27 @@
 """Settings and counters that change rarely: read from the sampler's thread every few seconds, never on the hot path."""
 
+import importlib.util
+import platform
+import shutil
 import sys
+import threading
+import weakref
 from time import perf_counter_ns
 
+from . import frames
+from .clock import CLOCK
 from .core import S, write
 
 _EVERY_NS = 2_000_000_000
+#: Parameters and numbers of each that are looked at for denormals, and how often among the looks at everything else.
+_PARAMETERS, _NUMBERS, _LOOKS = 8, 1024, 5
 _last = None
 _next = 0
 _optimizers = {}
+_objects = {}
+_build = None
+_looks = 0
+_denormals = None
 
 
 def note_optimizer(optimizer):
@@ -25,8 +38,104 @@ def note_optimizer(optimizer):
         "tensors": len(parameters),
         "device": str(parameters[0].device.type) if parameters else None,
         "dtype": str(parameters[0].dtype) if parameters else None,
+        "scaled": _from_scaler(),
         **{name: value if isinstance(value, bool) else None for name, value in flags.items()},
     }
+    _objects[key] = weakref.ref(optimizer)
+
+
+def _from_scaler():
+    """Tell whether a GradScaler is what called this optimizer's step."""
+    frame = sys._getframe(1)
+    for _ in range(12):
+        if frame is None:
+            return False
+        if frame.f_code.co_filename.endswith("grad_scaler.py"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _build_of(torch):
+    """What a wheel or a build of flash-attn has to fit, and whether it is there; looked up once."""
+    global _build
+    if _build is None:
+        _build = {
+            "flash_attn": importlib.util.find_spec("flash_attn") is not None,
+            "ninja": shutil.which("ninja") is not None or importlib.util.find_spec("ninja") is not None,
+            "cxx11": bool(torch.compiled_with_cxx11_abi()),
+            "machine": platform.machine(),
+        }
+    return _build
+
+
+def _python_threads():
+    """CPU time so far in ns of the training thread and of the program's other Python threads, None without any."""
+    own, others, top, where, count = None, 0, -1, None, 0
+    for thread in threading.enumerate():
+        used = _cpu_of(thread.native_id)
+        if thread.ident == CLOCK.thread:
+            own = used
+        elif used is not None:
+            count += 1
+            others += used
+            if used > top:
+                top, where = used, _place_of(thread)
+    if own is None or not count:
+        return None
+    return {"training": own, "others": others, "count": count, "where": where}
+
+
+def _cpu_of(thread):
+    try:
+        with open(f"/proc/self/task/{thread}/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _place_of(thread):
+    run = getattr(type(thread), "run", None)
+    target = getattr(thread, "_target", None) if run is threading.Thread.run else run
+    code = getattr(target, "__code__", None)
+    return frames.code_place(code) if code is not None else None
+
+
+def _denormal_share(torch):
+    """Share of denormal numbers among some of the weights and optimizer states of a run on the CPU, or None."""
+    global _looks, _denormals
+    _looks += 1
+    if torch.cuda.is_initialized() or (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return None
+    if _looks % _LOOKS == 1:
+        _denormals = _count_denormals(torch)
+    return _denormals
+
+
+def _count_denormals(torch):
+    seen = found = 0
+    for reference in list(_objects.values()):
+        optimizer = reference()
+        parameters = [p for group in optimizer.param_groups for p in group["params"]] if optimizer is not None else []
+        for parameter in parameters[:: max(1, len(parameters) // _PARAMETERS)][:_PARAMETERS]:
+            for tensor in (parameter, *list(optimizer.state.get(parameter, {}).values())):
+                if not _is_plain(torch, tensor):
+                    continue
+                sizes = tensor.detach().reshape(-1)[:_NUMBERS].abs()
+                seen += sizes.numel()
+                found += int(((sizes > 0) & (sizes < torch.finfo(torch.float32).tiny)).sum())
+    return round(found / seen, 4) if seen else None
+
+
+def _is_plain(torch, tensor):
+    kind = type(tensor)
+    return (
+        kind in (torch.Tensor, torch.nn.Parameter)
+        and tensor.dtype is torch.float32
+        and tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and tensor.is_contiguous()
+    )
 
 
 def _dynamo():
@@ -66,9 +175,10 @@ def _memory(torch):
 
 def forget():
     """Start over."""
-    global _last, _next
-    _last, _next = None, 0
+    global _last, _next, _looks, _denormals
+    _last, _next, _looks, _denormals = None, 0, 0, None
     _optimizers.clear()
+    _objects.clear()
 
 
 def collect():
@@ -97,6 +207,9 @@ def collect():
         "optimizers": list(_optimizers.values()),
         "dynamo": _dynamo(),
         "memory": _memory(torch),
+        "build": _build_of(torch) if cuda else None,
+        "python_threads": _python_threads(),
+        "denormals": _denormal_share(torch),
     }
 
 

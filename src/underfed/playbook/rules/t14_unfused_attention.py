@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from underfed.diagnosis import Finding, Fix, Observation
 from underfed.playbook.evidence import Evidence
+from underfed.playbook.flash_build import observations
 from underfed.playbook.gains import gain_between
 from underfed.playbook.kernels import after, shares
 from underfed.playbook.rule import Rule
@@ -60,6 +61,7 @@ def check(evidence: Evidence) -> Finding | None:
         evidence=[
             Observation(source="trace", text="softmax over scores", value=round(softmax, 3), unit="of kernel time"),
             Observation(source="trace", text="no fused attention kernel was seen"),
+            *observations(evidence),
         ],
         fix=Fix(
             text="use scaled_dot_product_attention with inputs that its fused kernels take",

@@ -37,13 +37,24 @@ Not to be confused with
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Finding, Fix, Observation
-from underfed.playbook.evidence import Evidence
+from underfed.playbook.evidence import Evidence, ExchangeFacts
 from underfed.playbook.gains import gain_between
 from underfed.playbook.rule import Rule
 
+if TYPE_CHECKING:
+    from underfed.timeline.collectives import CollectiveRow
+
 _SHOWN = 3
+#: All-reduces below this many bytes are dominated by what each costs at all; from so many a step that adds up.
+_SMALL = 5e6
+_MANY = 8
+#: With no more than these the first one begins when the backward pass is nearly over.
+_FEW = 2
 
 
 def check(evidence: Evidence) -> Finding | None:
@@ -71,6 +82,11 @@ def check(evidence: Evidence) -> Finding | None:
                 unit="ms/step",
             )
         )
+    busy = sum(sync.calls for sync in evidence.syncs if sync.call != "empty_cache")
+    if busy >= 1:
+        observed.append(
+            Observation(source="trace", text="syncs in the step, which keep collectives from overlapping", value=busy)
+        )
     also = "; this is one rank's trace, so part of it may be waiting for a late rank" if alone else ""
     kinds = {row.name for row in trace.collectives[:_SHOWN]}
     sharded = bool(kinds & {"all_gather", "reduce_scatter"})
@@ -79,14 +95,40 @@ def check(evidence: Evidence) -> Finding | None:
         # Fewer bytes or a better overlap can take away any part of it; how much is for a trial to say.
         gain=gain_between(evidence, step - moving),
         evidence=observed,
-        fix=Fix(
-            text="prefetch the next shard while computing"
-            if sharded
-            else "let the collectives overlap the backward pass",
-            code="FSDP(..., forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE)"
-            if sharded
-            else "DDP(model, gradient_as_bucket_view=True, bucket_cap_mb=50)",
-        ),
+        fix=_of_shards() if sharded else _of_reductions(trace.collectives, steps),
+    )
+
+
+def _of_shards() -> Fix:
+    return Fix(
+        text="prefetch the next shard while computing",
+        code="FSDP(model, forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE)",
+    )
+
+
+def _of_reductions(rows: Sequence[CollectiveRow], steps: int) -> Fix:
+    """Say which way the buckets should go: by the size and number of the all-reduces, where a trace holds them."""
+    row = max((row for row in rows if row.name == "all_reduce"), key=lambda row: row.exposed_ns, default=None)
+    size = row.bytes / row.count if row is not None and row.bytes and row.count else None
+    if row is None or size is None:
+        return Fix(
+            text="let the collectives overlap the backward pass",
+            code="DDP(model, gradient_as_bucket_view=True, bucket_cap_mb=50)",
+        )
+    times = row.count / steps
+    if size < _SMALL and times >= _MANY:
+        return Fix(
+            text=f"{times:.0f} all-reduces of {size / 1e6:.2g} MB a step: larger buckets send fewer of them",
+            code="DDP(model, gradient_as_bucket_view=True, bucket_cap_mb=50)",
+        )
+    if times <= _FEW:
+        return Fix(
+            text=f"{times:.2g} all-reduces of {size / 1e6:.3g} MB a step, at its end: smaller buckets begin earlier",
+            code="DDP(model, gradient_as_bucket_view=True, bucket_cap_mb=10)",
+        )
+    return Fix(
+        text="let the collectives overlap the backward pass",
+        code="DDP(model, gradient_as_bucket_view=True, bucket_cap_mb=50)",
     )
 
 
@@ -114,8 +156,7 @@ def _of_exchange(evidence: Evidence) -> Finding | None:
         code = "with model.no_sync() if not last else nullcontext():"
     else:
         gain = gain_between(evidence, step - exposed)
-        text = "let the exchange overlap the backward pass, and send fewer bytes"
-        code = "DDP(model, gradient_as_bucket_view=True, bucket_cap_mb=50)"
+        text, code = _of_buckets(found)
         if found.find_unused:
             text = "find_unused_parameters delays the exchange; static_graph=True where the graph does not change"
             code = "DDP(model, static_graph=True)"
@@ -125,6 +166,27 @@ def _of_exchange(evidence: Evidence) -> Finding | None:
         gain=gain,
         evidence=observed,
         fix=Fix(text=text, code=code),
+    )
+
+
+def _of_buckets(found: ExchangeFacts) -> tuple[str, str]:
+    """Say what the buckets' number and size leave to gain, and whether gradients are copied into them."""
+    count = len(found.buckets)
+    view = ", gradient_as_bucket_view=True" if not found.view else ""
+    copies = "" if found.view else ", and without copies (gradient_as_bucket_view)"
+    if count >= _MANY and found.bytes / count < _SMALL:
+        return (
+            f"{count} buckets of {found.bytes / count / 1e6:.2g} MB: fewer and larger ones{copies}",
+            f"DDP(model{view}, bucket_cap_mb=50)",
+        )
+    if count == 1 and found.bytes > _SMALL:
+        return (
+            f"one bucket of {found.bytes / 1e6:.3g} MB is sent when the backward pass is over: smaller ones{copies}",
+            f"DDP(model{view}, bucket_cap_mb={max(1, round(found.bytes / 4e6))})",
+        )
+    return (
+        f"let the exchange overlap the backward pass, and send fewer bytes{copies}",
+        f"DDP(model{view}, bucket_cap_mb=50)",
     )
 
 

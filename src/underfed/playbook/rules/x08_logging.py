@@ -30,13 +30,20 @@ from underfed.playbook.evidence import Evidence
 from underfed.playbook.rule import Rule
 from underfed.playbook.stalls import stall_finding
 
+_KINDS = ("logging", "progress", "plotting")
+
 
 def check(evidence: Evidence) -> Finding | None:
     """Find logging that holds up the training thread."""
     fix = Fix(text="log every N steps and without flushing each line", code="if step % 50 == 0: log(...)")
-    return stall_finding(
-        RULE, evidence, ("logging", "progress", "plotting"), what="Logging", advice="log less often", fix=fix
-    )
+    spots = [spot for spot in evidence.spots if spot.kind in _KINDS]
+    worst = max(spots, key=lambda spot: spot.ms, default=None)
+    if worst is not None and "histogram" in worst.leaf:
+        fix = Fix(text="histograms of weights or activations every N steps, or their mean and spread instead")
+        return stall_finding(
+            RULE, evidence, _KINDS, what="Logging of histograms", advice="log them every N steps", fix=fix
+        )
+    return stall_finding(RULE, evidence, _KINDS, what="Logging", advice="log less often", fix=fix)
 
 
 RULE = Rule(

@@ -17,6 +17,7 @@ Fix
 
 How it is found
     Stack samples outside the timed calls, the model and the known kinds of work; the line with most of them is named.
+    Where that line copies from the GPU as well, it is work on the CPU with what the GPU has: an EMA or a metric.
 
 When it stays silent
     When there is no such line, or it is a small share of the step.
@@ -27,7 +28,9 @@ Not to be confused with
 
 from __future__ import annotations
 
-from underfed.diagnosis import Finding, Fix
+import msgspec
+
+from underfed.diagnosis import Finding, Fix, Observation
 from underfed.playbook.evidence import Evidence
 from underfed.playbook.rule import Rule
 from underfed.playbook.stalls import stall_finding
@@ -36,7 +39,26 @@ from underfed.playbook.stalls import stall_finding
 def check(evidence: Evidence) -> Finding | None:
     """Find work on the training thread that has no rule of its own."""
     fix = Fix(text="do it every N steps, in another process, or on the device", code="if step % 50 == 0: ...")
-    return stall_finding(RULE, evidence, ("stall",), what="Other work", advice="do it less often or elsewhere", fix=fix)
+    found = stall_finding(
+        RULE, evidence, ("stall",), what="Other work", advice="do it less often or elsewhere", fix=fix
+    )
+    down = [copy for copy in evidence.copies if copy.direction == "d2h" and found and copy.where == found.where]
+    if found is None or not down:
+        return found
+    moved = sum(copy.bytes for copy in down)
+    onto: Finding = msgspec.structs.replace(
+        found,
+        summary=found.summary.replace("Other work", "Work on the CPU with what was copied from the GPU (EMA, metrics)"),
+        evidence=[
+            *found.evidence,
+            Observation(source="agent", text="copied to the host there", value=round(moved), unit="bytes/step"),
+        ],
+        fix=Fix(
+            text="keep averages of weights and metrics on the GPU, and read them every N steps",
+            code="torch._foreach_lerp_(averages, list(model.parameters()), 1 - decay)",
+        ),
+    )
+    return onto
 
 
 RULE = Rule(
