@@ -27,8 +27,8 @@ PATIENCE = 5.0
 #: A file younger than this may be written again within the same tick of its clock, in seconds.
 _TICK = 0.05
 _TRIES = 3
-#: From so many files on, several processes share the runs.
-_MANY = 100
+#: From so many files, or bytes, on, several processes share the runs.
+_MANY, _MUCH = 100, 256 << 20
 _NOT_REACHED = "not reached"
 
 
@@ -88,7 +88,8 @@ def collect(source: Path, store: Store, options: Options, say: Callable[[RunOutc
 def _each(jobs: list[_Job], sweep: Sweep, store: Store, options: Options, say: Callable[[RunOutcome], None]) -> None:
     sweep.runs += [job.outcome for job in jobs]
     files = sum(len(job.taken.files) for job in jobs)
-    count = hands(len(jobs)) if files >= _MANY and store.shared else 1
+    much = sum(job.taken.bytes for job in jobs) >= _MUCH
+    count = hands(len(jobs)) if (files >= _MANY or much) and store.shared else 1
     if count > 1:
         _shared_out(jobs, sweep, store, options, say, count)
         return
