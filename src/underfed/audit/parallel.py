@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
@@ -31,7 +31,8 @@ def spread(work: Callable[[int], _T], sizes: Sequence[int], jobs: int) -> list[_
     answers: dict[int, _T | str] = {}
     team: list[_Fork[_T]] = []
     try:
-        team += [_Fork(work, team) for _ in range(min(jobs, len(queue)))]
+        for _ in range(min(jobs, len(queue))):
+            team.append(_Fork(work, team))
         for fork in team:
             fork.give(queue.pop() if queue else None)
         while busy := {fork.pipe: fork for fork in team if fork.at is not None}:
@@ -61,7 +62,8 @@ class _Fork(Generic[_T]):
         self.at: int | None = None
         others = [self.pipe, *(fork.pipe for fork in team)]
         self.process = context.Process(target=_serve, args=(work, theirs, others), daemon=True)
-        self.process.start()
+        with _interrupts_held():
+            self.process.start()
         theirs.close()
 
     def give(self, at: int | None) -> None:
@@ -88,8 +90,19 @@ class _Fork(Generic[_T]):
         self.process.join()
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back while a process starts: the new one would end in the middle of that, with a traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(work: Callable[[int], Any], pipe: Connection, others: list[Connection]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; whoever started this one decides
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     for one in others:
         one.close()  # or this process would keep a pipe open whose other end waits for its end
     while True:
