@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from underfed.playbook.figures import lines_of
 from underfed.playbook.rule import Rule
 from underfed.report.text import wrap
 from underfed.report.words import numerics_words
@@ -77,6 +78,8 @@ def page(entry: Entry) -> str:
 def parts(entry: Entry) -> list[tuple[str, list[str]]]:
     """Return the headed sections of a rule: those of its docstring, then what source code alone says of it."""
     shown = sections_of(entry.doc)
+    if figures := lines_of(entry.id):
+        shown.append(("Published figures", figures))
     if entry.written is None:
         return shown
     settled = [f"{entry.written.settle}."]
@@ -113,7 +116,8 @@ def facts(entry: Entry) -> str:
 def markdown(rule: Rule) -> str:
     """Return a rule's section of the docs page."""
     shown = [f"## {rule.id} {rule.name}", "", escaped(pattern(rule.doc)), "", _rule_facts(rule)]
-    for heading, body in sections_of(rule.doc):
+    figures = lines_of(rule.id)
+    for heading, body in sections_of(rule.doc) + ([("Published figures", figures)] if figures else []):
         if heading:
             shown += ["", f"### {heading}"]
         shown.append("")

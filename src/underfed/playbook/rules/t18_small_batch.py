@@ -63,7 +63,8 @@ def check(evidence: Evidence) -> Finding | None:
         fix=Fix(
             text=f"raise the micro-batch{_fitting(evidence, fits)}; lower accumulation alike to keep the effective one"
         ),
-        note="gain is per sample; it changes the experiment where the effective batch changes",
+        note="gain is per sample; it changes the experiment where the effective batch changes: one that is pinned for "
+        "comparisons stays pinned",
     )
 
 
