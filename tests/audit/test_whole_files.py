@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from audit_help import TRAINING
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -208,9 +209,9 @@ def test_programs_with_every_safe_fix_give_the_same_losses_to_the_bit(tmp_path: 
     """Those of the CPU; what a fix does beside a GPU is in its rule's reason: where numbers are made is exact."""
     pytest.importorskip("torch")
     paths = []
-    for number, work in enumerate(WORK):
+    for number, text in enumerate([TRAINING, *(PROGRAM.format(work=work) for work in WORK)]):
         path = tmp_path / f"program_{number}.py"
-        path.write_text(PROGRAM.format(work=work))
+        path.write_text(text)
         paths.append(path)
     fixed = []
     titles: set[str] = set()
