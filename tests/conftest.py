@@ -30,6 +30,7 @@ BESIDE = {
     "test_stats.py",
     "test_tables.py",
     "test_try_ends.py",
+    "test_truth.py",
     "test_tune_words.py",
     "test_writers.py",
 }

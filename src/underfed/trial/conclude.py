@@ -57,6 +57,7 @@ def _arm(session: Session, change: Change, price: float | None) -> Arm:
             [done.measured for done in base],
             [done.measured for done in mine],
             seeded=session.plan.seed is not None,
+            reference=session.reference.measured if session.reference is not None else None,
         )
     outcome, text = _outcome(mine, crashed, acted, refused, effect)
     measured = effect if outcome in ("faster", "slower", "no-change") else None

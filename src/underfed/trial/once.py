@@ -11,6 +11,7 @@ from pathlib import Path
 from underfed.errors import MeasurementError, UnderfedError
 from underfed.observe.launch_environment import inherited_environment, with_agent
 from underfed.recording.place import write_header
+from underfed.recording.read import read
 from underfed.trial import process
 from underfed.trial.measured import Measured, measure
 
@@ -78,13 +79,16 @@ def run_once(
         options["seed"] = str(seed)
     if switches:
         options["set"] = ";".join(f"{name}:{value}" for name, value in switches)
-    environment = with_agent(inherited_environment(), folder, options)
+    threads = next((value for name, value in switches if name == "threads"), None)
+    environment = inherited_environment()
+    if threads is not None:
+        before = environment.get(b"OMP_NUM_THREADS", b"").decode("ascii", "replace")
+        options["threads"] = before if before.isdigit() else ""
+        environment[b"OMP_NUM_THREADS"] = threads.encode()
+    environment = with_agent(environment, folder, options)
     environment[b"UNDERFED_TRIAL"] = folder.name.encode()
     if seed is not None:
         environment.setdefault(b"PYTHONHASHSEED", str(seed % 2**32).encode())
-    for name, value in switches:
-        if name == "threads":
-            environment[b"OMP_NUM_THREADS"] = str(value).encode()
     ended = process.run(command, environment, folder, enough=enough, most_s=most_s)
     return Done(arm=arm, folder=folder, ended=ended, measured=measure(folder))
 
@@ -110,6 +114,14 @@ class Enough:
         if self._epochs and found.epochs <= LEAST_EPOCHS:
             return False
         return many and (found.steady or len(found.walls) >= 3 * self._steps)
+
+
+def steps_so_far(folder: Path) -> int:
+    """Return how many steps a run has made that its recording knows of."""
+    try:
+        return max((len(log.step_rows()) for log in read(folder).processes), default=0)
+    except (UnderfedError, OSError):
+        return 0
 
 
 def slug(name: str) -> str:

@@ -52,6 +52,9 @@ class Truth(Record, frozen=True, kw_only=True):
     first_gap: float | None = None
     """Relative difference of the first loss, from equal weights."""
     largest_gap: float | None = None
+    baseline_off: float | None = None
+    """How far the baseline's losses lie from those of the same training in float64: root mean squares, relative."""
+    changed_off: float | None = None
     batches: Literal["same", "differ", "unknown"] = "unknown"
 
 

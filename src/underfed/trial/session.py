@@ -11,10 +11,12 @@ from pathlib import Path
 from underfed.diagnosis import Diagnosis, Finding
 from underfed.errors import UnderfedError, UsageError
 from underfed.trial.knobs import Change, advised
-from underfed.trial.once import Done, Enough, run_once, slug
+from underfed.trial.once import Done, Enough, run_once, slug, steps_so_far
+from underfed.trial.truth import LATER_STEPS, needs_reference
 
 BASE = "baseline"
 SCOUT = "first"
+REFERENCE = "reference"
 
 
 @dataclass(kw_only=True)
@@ -39,6 +41,8 @@ class Session:
     runs: list[Done] = field(default_factory=list)
     arms: list[Change] = field(default_factory=list)
     diagnosis: Diagnosis | None = None
+    reference: Done | None = None
+    """The baseline in float64, where a change that adds in another order is held against it."""
     complete: bool = False
 
     def run(self) -> None:
@@ -57,7 +61,33 @@ class Session:
             self._report(done)
             if arm == BASE:
                 done.insist("try", "without the change", self.say)
+        self._refer()
         self.complete = True
+
+    def _refer(self) -> None:
+        """Run the baseline once in float64, for as many steps as are compared, where an arm's losses ask for it."""
+        base = [done.measured for done in self.of(BASE)]
+        for arm in self.arms:
+            mine = [done.measured for done in self.of(arm.name) if not done.crashed and done.measured.acted]
+            if needs_reference(arm.numerics, base, mine):
+                break
+        else:
+            return
+        folder = self.folder / f"{len(self.runs) + 1:02d}-{REFERENCE}"
+        done = run_once(
+            self.plan.command,
+            folder,
+            arm=REFERENCE,
+            switches=(("reference", "fp64"),),
+            seed=self.plan.seed,
+            enough=lambda: steps_so_far(folder) > LATER_STEPS,
+            most_s=self.plan.limit_s,
+        )
+        if done.crashed or not done.measured.acted:
+            self.say("the run in float64 that the numbers would be held against failed: they are held to a tolerance")
+        else:
+            self.reference = done
+            self.say("one more run, in float64: what the numbers are held against")
 
     def _settled(self, arm: str) -> bool:
         """Whether more runs of an arm would say nothing: it crashed, or had nothing to act on, and once is enough. The

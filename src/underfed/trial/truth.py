@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Literal
 
+import msgspec
+
 from underfed.diagnosis import Numerics
 from underfed.trial.measured import Measured
 from underfed.trial.records import Numbers, Truth
@@ -18,6 +20,10 @@ from underfed.trial.records import Numbers, Truth
 FIRST_REORDER, FIRST_PRECISION = 1e-5, 1.6e-2
 LATER_REORDER, LATER_STEPS = 1e-3, 50
 
+#: Two orders of adding round differently, and training makes more of it: how much further than the baseline a change
+#: may lie from the same training in float64, and what is as good as equal. A narrower format is much further off.
+REFERENCE_FACTOR, REFERENCE_LEAST = 4.0, 1e-7
+
 #: Steps behind which a drift of the loss is looked for, at least.
 FEWEST_FOR_DRIFT = 20
 
@@ -25,8 +31,28 @@ FEWEST_FOR_DRIFT = 20
 _Said = Callable[[Numbers, bool | None, str], Truth]
 
 
-def judge(numerics: Numerics, base: Sequence[Measured], changed: Sequence[Measured], *, seeded: bool) -> Truth:
-    """Judge a change's numbers by its class; several runs an arm show whether the program repeats itself."""
+def needs_reference(numerics: Numerics, base: Sequence[Measured], changed: Sequence[Measured]) -> bool:
+    """Whether a run in float64 would say more of this change than its losses do."""
+    a, b = [run for run in base if run.losses], [run for run in changed if run.losses]
+    if numerics != "reorder" or not a or not b:
+        return False
+    count = min(len(run.losses) for run in (*a, *b))
+    repeats = all(_same(a[0], run, count) for run in a[1:])
+    return repeats and not all(_same(a[0], run, count) for run in b) and _batches(a, b) != "differ"
+
+
+def judge(
+    numerics: Numerics,
+    base: Sequence[Measured],
+    changed: Sequence[Measured],
+    *,
+    seeded: bool,
+    reference: Measured | None = None,
+) -> Truth:
+    """Judge a change's numbers by its class; several runs an arm show whether the program repeats itself.
+
+    `reference` is a run of the baseline in float64, where there is one.
+    """
     a, b = [run for run in base if run.losses], [run for run in changed if run.losses]
     if numerics == "semantic":
         text = "a different training: judge it by where its loss ends, not by its speed"
@@ -65,7 +91,7 @@ def judge(numerics: Numerics, base: Sequence[Measured], changed: Sequence[Measur
     if batches == "differ":
         return said("not-comparable", None, "the arms got different batches, so their losses cannot be compared")
     if numerics == "reorder":
-        return _reorder(said, a[0], b[0], count, first)
+        return _reorder(said, a[0], b[0], count=count, first=first, reference=reference)
     return _precision(said, a[0], b[0], count, first)
 
 
@@ -105,8 +131,20 @@ def _why_exact_differs(a: Measured, b: Measured, count: int, batches: str) -> st
     return f"loss {at} differs ({a.losses[at - 1]:.9g} became {b.losses[at - 1]:.9g}); this change should not touch it"
 
 
-def _reorder(said: _Said, a: Measured, b: Measured, count: int, first: float | None) -> Truth:
+def _reorder(
+    said: _Said, a: Measured, b: Measured, *, count: int, first: float | None, reference: Measured | None
+) -> Truth:
     early = min(count, LATER_STEPS)
+    held = _held_against(reference, a, b, early)
+    if held is not None:
+        mine, changed = held
+        fine = changed <= max(REFERENCE_FACTOR * mine, REFERENCE_LEAST)
+        text = (
+            f"over {early} steps the losses lie {changed:.1e} from those of the same training in float64, and "
+            f"{mine:.1e} without the change (another order of adding explains {REFERENCE_FACTOR:.0f} times that)"
+        )
+        truth = said("within-tolerance" if fine else "differ", fine, text)
+        return msgspec.structs.replace(truth, baseline_off=mine, changed_off=changed)
     _, largest = _gaps(a, b, early)
     fine = (first or 0.0) <= FIRST_REORDER and (largest or 0.0) <= LATER_REORDER
     text = (
@@ -114,6 +152,24 @@ def _reorder(said: _Said, a: Measured, b: Measured, count: int, first: float | N
         f"(allowed for sums in another order: {FIRST_REORDER:.0e} and {LATER_REORDER:.0e})"
     )
     return said("within-tolerance" if fine else "differ", fine, text)
+
+
+def _held_against(reference: Measured | None, a: Measured, b: Measured, steps: int) -> tuple[float, float] | None:
+    """How far both arms lie from the reference; None where it is none: it ended early, or is another training (dropout
+    may draw other numbers in float64), so that even the first loss is not the baseline's.
+    """
+    if reference is None or len(reference.losses) < steps or _broken(reference, steps):
+        return None
+    first, _ = _gaps(reference, a, 1)
+    if first is None or first > FIRST_REORDER:
+        return None
+    return _off(reference, a, steps), _off(reference, b, steps)
+
+
+def _off(reference: Measured, run: Measured, steps: int) -> float:
+    """Distance of a run's losses from the reference's, to the size of those: single losses may come near to zero."""
+    pairs = list(zip(reference.losses[:steps], run.losses[:steps], strict=True))
+    return math.sqrt(sum((x - y) ** 2 for x, y in pairs) / max(sum(x * x for x, _ in pairs), 1e-300))
 
 
 def _precision(said: _Said, a: Measured, b: Measured, count: int, first: float | None) -> Truth:

@@ -45,9 +45,9 @@ def _at_exit():
 
 def _switch(torch, folder):
     """Set what `underfed try` asks for; below the agent's own hooks, so that they see the result."""
-    from . import core, hidden, overrides, overrides_loader, overrides_model, overrides_torch
+    from . import core, hidden, overrides, overrides_loader, overrides_model, overrides_reference, overrides_torch
 
-    hidden.hide((overrides, overrides_loader, overrides_model, overrides_torch))
+    hidden.hide((overrides, overrides_loader, overrides_model, overrides_reference, overrides_torch))
     overrides.install(torch, folder, core.S.options)
 
 

@@ -13,7 +13,7 @@ import time
 from threading import get_ident
 from time import perf_counter_ns
 
-from . import core, overrides_loader, overrides_model, overrides_torch
+from . import core, overrides_loader, overrides_model, overrides_reference, overrides_torch
 from .clock import CLOCK
 
 #: Exit code of a run that was ended early: not 0, so that nothing behind it (`&& upload`) takes it for finished.
@@ -24,7 +24,12 @@ _MOST_RAISES = 3
 WEIGHTS_AFTER = 5
 BATCHES = 20
 
-SWITCHES = {**overrides_loader.SWITCHES, **overrides_model.SWITCHES, **overrides_torch.SWITCHES}
+SWITCHES = {
+    **overrides_loader.SWITCHES,
+    **overrides_model.SWITCHES,
+    **overrides_reference.SWITCHES,
+    **overrides_torch.SWITCHES,
+}
 
 
 class Notes:

@@ -2,12 +2,15 @@
 
 import functools
 import gc
+import os
 import sys
+
+from . import core
 
 
 def threads(torch, value, notes):
     """Threads of torch's own pool, whatever the program asks for later."""
-    wanted, before = int(value), torch.get_num_threads()
+    wanted = int(value)
     original = torch.set_num_threads
 
     @functools.wraps(original)
@@ -20,8 +23,15 @@ def threads(torch, value, notes):
 
     original(wanted)
     torch.set_num_threads = set_num_threads
+    # The variable was set before this process began, so that torch and every other pool start with it.
+    own = core.S.options.get("threads", "")
+    before = int(own) if own.isdigit() else _cpus()
     if before != wanted:
-        notes.acted("threads", f"threads {before} -> {wanted}")
+        notes.acted("threads", f"OMP_NUM_THREADS={wanted} ({f'was {own}' if own else 'was not set'})")
+
+
+def _cpus():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def tf32(torch, value, notes):
