@@ -10,7 +10,8 @@ Fix
 
 When it stays silent
     The number comes from where it cannot be followed, samples are slices of tensors in memory (workers make those
-    slower), the data set makes whole batches, or the process is no training.
+    slower), or the data set makes whole batches. Barely possible in a demonstration beside a data set, and in scripts
+    that evaluate or sample.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ Fix
 
 When it stays silent
     In evaluation code, behind `if step % n`, on numbers, numpy arrays and batches that were never moved, and in
-    projects that never speak of a GPU. One read at the end of a step that the device gates costs nothing: a run
-    shows that.
+    projects that never speak of a GPU; barely possible in a script that does not. One read at the end of a step that
+    the device gates costs nothing: a run shows that.
 """
 
 from __future__ import annotations

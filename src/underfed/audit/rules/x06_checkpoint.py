@@ -8,6 +8,7 @@ Fix
 
 When it stays silent
     Behind a condition that counts steps or compares results, with a strategy other than steps, and outside the step.
+    What is saved into a buffer in memory is no checkpoint.
 """
 
 from __future__ import annotations

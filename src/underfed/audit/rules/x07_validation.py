@@ -8,6 +8,7 @@ Fix
 
 When it stays silent
     Behind a condition that counts steps, with eval_steps that no strategy asks for, and outside the step.
+    What goes over no data and has no model to put to evaluation only checks its arguments.
 """
 
 from __future__ import annotations

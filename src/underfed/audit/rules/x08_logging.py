@@ -9,6 +9,7 @@ Fix
 
 When it stays silent
     Behind a condition that counts steps, and where a library decides when it sends (Lightning's self.log).
+    Of lines that are printed one after the other the first is told.
 """
 
 from __future__ import annotations

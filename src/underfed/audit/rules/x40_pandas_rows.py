@@ -8,7 +8,7 @@ Fix
     Take the columns out once: self.paths = df["path"].to_numpy() in __init__, then self.paths[i].
 
 When it stays silent
-    Outside of what runs for every sample.
+    Outside of what runs for every sample, and on a row that was looked up already.
 """
 
 from __future__ import annotations
