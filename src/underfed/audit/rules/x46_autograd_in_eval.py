@@ -9,7 +9,8 @@ Fix
 
 When it stays silent
     A caller, a decorator or a block switches gradients off, or the function uses gradients. A teacher is only
-    possible where anything in the project switches requires_grad: it may be frozen. So is evaluation where the project differentiates by itself: forces.
+    possible where anything in the project switches requires_grad: it may be frozen. So is evaluation where the
+    project differentiates by itself: forces.
 """
 
 from __future__ import annotations
