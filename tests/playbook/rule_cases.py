@@ -145,6 +145,7 @@ def sleeping(threads: ThreadFacts | None = THREAD, **more: Any) -> Evidence:
 
 SPEAKS: dict[str, Evidence] = {
     "X21": sleeping(),
+    "X48": computing({CONV: 6.0, PLAIN: 3.0}, cudnn_benchmark=True, spread=4.0),
     "X22": sleeping(None, torch={"denormals": 0.2}),
     "P5": computing({HALF: 6.0, PLAIN: 3.0}, optimizers=[{**ADAM, "scaled": False}]),
     "P10": replace(computing({HALF: 9.0}, optimizers=[SCALED]), skipped=0.2),
@@ -213,6 +214,11 @@ QUEUED = {"wall": 68.0, "cpu": 16.0, "process_cpu": 16.0, "wall_median": 68.0, "
 CROWDED_BY_OTHERS = fed(8, 12.0, fetch={**QUEUED, "span_ms": 1e5}, cpus=replace(CPUS, usable=2.0))
 
 SILENT: list[tuple[str, str, Evidence]] = [
+    ("X48", "the search is off", computing({CONV: 6.0}, cudnn_benchmark=False, spread=4.0)),
+    ("X48", "even steps", computing({CONV: 6.0}, cudnn_benchmark=True)),
+    ("X48", "few convolutions", computing({CONV: 0.2, MATRIX: 9.0}, cudnn_benchmark=True, spread=4.0)),
+    ("X48", "input is what varies", replace(SPEAKS["X48"], step=SPEAKS["T4"].step)),
+    ("X48", "torch.compile works", replace(SPEAKS["X48"], recompiles=3.0)),
     ("X21", "no other threads", sleeping(None)),
     ("X21", "they use little", sleeping(replace(THREAD, others=0.1))),
     ("X21", "the training thread computes", sleeping(replace(THREAD, training=0.98))),
@@ -307,6 +313,13 @@ SILENT: list[tuple[str, str, Evidence]] = [
     ("T7", "too slow on average", fed(4, 80.0, fetch={**BURSTS, "wall": 400.0})),
     ("T8", "fetches wait", SPEAKS["U8"]),
     ("T8", "CPUs are free", fed(1, 80.0)),
+    (
+        "T8",
+        "the store is waited for, and a busy CPU for a moment",
+        fed(
+            1, 26.0, fetch={"wall": 43.0, "cpu": 3.0, "process_cpu": 3.0, "queued": 6.0}, cpus=replace(CPUS, usable=2.0)
+        ),
+    ),
     ("T12", "nothing is on", launching(torch={"anomaly": False, "profiler": False, "settrace": None})),
     ("T15", "input is the wait", SPEAKS["T4"]),
     ("T14", "nothing was counted", replace(SPEAKS["T14"], operators=None)),

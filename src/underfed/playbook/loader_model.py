@@ -32,9 +32,13 @@ class Feed:
 
     @property
     def crowded(self) -> bool:
-        """Whether the workers find no free CPU: they keep all busy, or queue for one longer than they have it."""
+        """Whether the workers find no free CPU: they keep all busy, or queue for one longer than they have it or wait for
+        anything else.
+        """
         full = (self.cpu_used or 0.0) >= T.cpu_saturated
-        return self.loader.workers > 0 and (full or (self.fetch.queued or 0.0) > self.fetch.cpu)
+        queued = self.fetch.queued or 0.0
+        elsewhere = self.fetch.wall - self.fetch.cpu - queued
+        return self.loader.workers > 0 and (full or queued > max(self.fetch.cpu, elsewhere))
 
     @property
     def waiting(self) -> bool:
