@@ -85,7 +85,7 @@ def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Di
     if crowded is not None:
         limits.append(f"{crowded}; what is called computing holds that wait")
     if 0 < evidence.steps < T.few_steps:
-        limits.append(f"only {evidence.steps} steady steps were seen")
+        limits.append(f"only {evidence.steps} steady step{'s were' if evidence.steps > 1 else ' was'} seen")
     settle = None
     if decided.confidence != "high":
         settle = "the same run with CPUs to spare" if crowded is not None else _settle(evidence)

@@ -32,8 +32,8 @@ class Feed:
 
     @property
     def crowded(self) -> bool:
-        """Whether the workers find no free CPU: they keep all busy, or queue for one longer than they have it or wait for
-        anything else.
+        """Whether the workers find no free CPU: they keep all busy, or queue for one longer than they have it or wait
+        for anything else.
         """
         full = (self.cpu_used or 0.0) >= T.cpu_saturated
         queued = self.fetch.queued or 0.0
