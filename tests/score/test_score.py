@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
+import msgspec
 import pytest
+
+from underfed.diagnosis import Diagnosis
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench" / "score"))
 
 from keep import KEPT, unpack
-from score_cases import SHARED, SOURCES, Case
+from score_cases import SHARED, SOURCES, Case, acceptable
 from score_measure import Figures, by_rule, figures, validate, worse
 
 COMMITTED = json.loads((ROOT / "bench" / "score" / "accuracy.json").read_text(encoding="utf-8"))
@@ -75,6 +78,21 @@ def test_a_figure_that_falls_is_worse_and_one_that_rises_is_not() -> None:
     assert worse({**before, "error": 0.2}, before) == ["error"]
     assert worse({**before, "error": None}, before) == ["error"], "a range that is gone is no small error"
     assert worse({**before, "error": 0.2}, {**before, "error": None}) == []
+
+
+def test_a_cause_that_is_not_named_any_more_makes_the_table_worse(scored: dict[str, list[Case]]) -> None:
+    """The gate itself: whichever planted cause the diagnosis of a real GPU's runs lost, the comparison says so."""
+    cases = cases_of("h200", scored)
+    hits = [case for case in cases if case.hit]
+    assert len(hits) > 20
+    for lost in hits:
+        now = [replace(case, found=_without(case)) if case is lost else case for case in cases]
+        assert "first" in worse(asdict(figures(now)), COMMITTED["h200"]), lost.name
+
+
+def _without(case: Case) -> Diagnosis:
+    kept = [finding for finding in case.found.findings if not acceptable(finding, case.rules)]
+    return msgspec.structs.replace(case.found, findings=kept)
 
 
 def test_a_cut_is_judged_by_scenarios_that_it_was_not_chosen_on() -> None:

@@ -55,6 +55,7 @@ from underfed.playbook.rules import (
     x20_graph_breaks,
     x21_gil_contended,
     x22_denormals,
+    x48_cudnn_search_on,
     x56_data_parallel,
 )
 
@@ -86,6 +87,7 @@ RULES: tuple[Rule, ...] = (
     t09_tf32_off.RULE,
     t11_nchw.RULE,
     t10_cudnn_search.RULE,
+    x48_cudnn_search_on.RULE,
     p19_deterministic.RULE,
     x12_cache_emptied.RULE,
     m08_allocator.RULE,
