@@ -104,6 +104,36 @@ def test_classes_limits_and_several_dates_on_a_line(tmp_path: Path) -> None:
     assert "stale" in {f["verdict"] for f in facts(tmp_path / "a.md", "--today", "2026-03", "--max-age", "3")}
 
 
+@pytest.mark.parametrize(
+    ("kind", "months"),
+    [("price", 1), ("billing", 3), ("teardown", 3), ("hardware", None), ("constant", None), ("other", 6), ("", 6)],
+)
+def test_the_limit_of_each_class(tmp_path: Path, kind: str, months: int | None) -> None:
+    """Exactly the limit is fresh, a month more is not."""
+    (tmp_path / "a.md").write_text(f"a fact, verified 2020-01{f' ({kind})' if kind else ''}\n")
+    for age, code in ((months or 60, 0), ((months or 60) + 1, 0 if months is None else 1)):
+        today = f"{2020 + age // 12}-{age % 12 + 1:02d}"
+        assert stale(tmp_path, "--today", today).returncode == code, (kind, today)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.rst", "A fact (verified 2020-01)."),
+        ("a.toml", 'fact = "x"\nverified = "2020-01"'),
+        ("a.json", '{"fact": "x", "verified": "2020-01"}'),
+        ("a.py", "X = 3  # verified 2020-01"),
+        ("a.sh", "# verified 2020-01"),
+        ("a.txt", "A fact, verified 2020-01"),
+        ("a.yml", "fact: x\nverified: 2020-01"),
+    ],
+)
+def test_kinds_of_files(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / "a.bin").write_text("verified 2020-01")
+    assert [Path(fact["path"]).name for fact in facts(tmp_path, "--today", "2021-01")] == [name]
+
+
 def test_text_names_place_fact_and_age(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("# top\n- id: auto-release\n  value: 15 days\n  verified: 2025-01\n")
     done = stale(tmp_path, "--today", "2026-01")
