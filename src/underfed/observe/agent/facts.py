@@ -14,7 +14,7 @@ from .core import S, write
 
 _EVERY_NS = 2_000_000_000
 #: Parameters and numbers of each that are looked at for denormals, and how often among the looks at everything else.
-_PARAMETERS, _NUMBERS, _LOOKS = 8, 1024, 5
+_PARAMETERS, _NUMBERS, _LOOKS = 4, 1024, 10
 _last = None
 _next = 0
 _optimizers = {}

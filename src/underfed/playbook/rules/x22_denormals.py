@@ -14,7 +14,7 @@ Fix
     Numbers that small become zero; results may differ in the last bits.
 
 How it is found
-    A sample of the weights and optimizer states on the CPU, looked at every ten seconds.
+    A sample of the weights and optimizer states on the CPU, looked at every twenty seconds.
 
 When it stays silent
     On a GPU, in distributed runs, and where next to none of the sampled numbers is denormal.
