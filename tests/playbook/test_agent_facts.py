@@ -81,3 +81,22 @@ def test_a_scaler_that_calls_the_step_is_seen() -> None:
     optimizer.step()
     handle.remove()
     assert noted == [True, False]
+
+
+def test_an_optimizer_of_an_odd_kind_costs_one_fact_and_not_the_others() -> None:
+    torch = pytest.importorskip("torch")
+    from underfed.observe.agent import facts as agent
+
+    class Odd:
+        param_groups = ({"params": [torch.nn.Parameter(torch.ones(3))]},)
+
+        @property
+        def state(self) -> dict[object, object]:
+            raise RuntimeError("not to be read")
+
+    odd = Odd()
+    agent.forget()
+    agent.note_optimizer(odd)
+    found = agent.collect()
+    agent.forget()
+    assert found["denormals"] is None and found["threads"] == torch.get_num_threads()

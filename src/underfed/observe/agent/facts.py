@@ -10,7 +10,7 @@ from time import perf_counter_ns
 
 from . import frames
 from .clock import CLOCK
-from .core import S, write
+from .core import S, fault, write
 
 _EVERY_NS = 2_000_000_000
 #: Parameters and numbers of each that are looked at for denormals, and how often among the looks at everything else.
@@ -19,6 +19,7 @@ _last = None
 _next = 0
 _optimizers = {}
 _objects = {}
+_failed = set()
 _build = None
 _looks = 0
 _denormals = None
@@ -173,12 +174,24 @@ def _memory(torch):
     }
 
 
+def _tried(look, *given):
+    """What a look finds; None where it fails, which is a fault of its own and not the end of the sampler."""
+    try:
+        return look(*given)
+    except Exception as error:
+        if look not in _failed:
+            _failed.add(look)
+            fault("facts", error)
+        return None
+
+
 def forget():
     """Start over."""
     global _last, _next, _looks, _denormals
     _last, _next, _looks, _denormals = None, 0, 0, None
     _optimizers.clear()
     _objects.clear()
+    _failed.clear()
 
 
 def collect():
@@ -207,9 +220,9 @@ def collect():
         "optimizers": list(_optimizers.values()),
         "dynamo": _dynamo(),
         "memory": _memory(torch),
-        "build": _build_of(torch) if cuda else None,
-        "python_threads": _python_threads(),
-        "denormals": _denormal_share(torch),
+        "build": _tried(_build_of, torch) if cuda else None,
+        "python_threads": _tried(_python_threads),
+        "denormals": _tried(_denormal_share, torch),
     }
 
 
