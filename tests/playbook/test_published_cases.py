@@ -28,6 +28,7 @@ RUNS = {
     "X01": ("tokenise_in_getter", {"T8"}),
     "X02": ("tabular_rows", {"T8"}),
     "D01": ("anomaly_left_on", {"T12"}),
+    "A01": ("attention_weights", {"T14"}),
     "N01": ("ddp_no_sync", {"T23"}),
 }
 
