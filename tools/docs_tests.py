@@ -56,7 +56,7 @@ COMMANDS = {
     ("", "run"): "tests/planted/test_planted.py::test_the_bound_is_right",
     ("", "run --window"): "tests/diagnose/test_h200.py::test_the_device_was_traced",
     ("", "try cudnn_benchmark"): "tests/trial/test_try_ends.py::test_every_switch_leaves_a_script_running",
-    ("", "try"): "tests/trial/test_try.py::test_a_known_gain_is_measured_and_its_numbers_are_the_same",
+    ("", "try"): "tests/trial/test_truth.py::test_each_class_is_held_to_what_it_promises",
     ("T2", "attach"): "tests/attach/test_gpu_readings.py::test_a_full_device_is_told_from_one_that_waits",
     ("T2", "box"): "tests/host/test_gpu.py::test_a_recorded_reading",
     ("T3", "attach"): f"{_VERDICTS}::test_more_threads_than_cpus_are_oversubscribed",
