@@ -264,39 +264,3 @@ def test_real_files_of_other_formats_are_named(name, said):
     assert done.stdout == ""
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.slow
-def test_ray_starts_a_lost_task_again(folder):
-    """One file is a pipe: the worker that reads it first is killed, and the next one gets the trace through it."""
-    pytest.importorskip("ray")
-    pipe = folder / "stuck.trace.json"
-    os.mkfifo(pipe)
-    text = gzip.decompress((folder / "rank1.pt.trace.json.gz").read_bytes())
-    files = [folder / "rank0.pt.trace.json.gz", pipe]
-    line = [sys.executable, "-m", "underfed", "read", *map(str, files), "--json", "--step-ms", "9", "--on", "ray"]
-    running = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    ours = {running.pid, os.getpid()}
-    end = reader_of(pipe)
-    victim = holder_of(pipe, ours)
-    os.kill(victim, signal.SIGKILL)
-    os.close(end)
-    while os.path.exists(f"/proc/{victim}/fd") and os.listdir(f"/proc/{victim}/fd"):
-        time.sleep(0.05)
-    end = reader_of(pipe)
-    os.set_blocking(end, True)
-    with os.fdopen(end, "wb") as file:
-        file.write(text)
-    out, err = running.communicate()
-    assert running.returncode == 0, err
-    assert from_json(out.encode()).subject.ranks == 2
-    assert not any("left out" in limit for limit in from_json(out.encode()).limits)
-
-
-def reader_of(pipe):
-    """Open the writing end of a pipe, once something reads it."""
-    while True:
-        try:
-            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:
-            time.sleep(0.05)
