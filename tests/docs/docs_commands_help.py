@@ -47,7 +47,7 @@ NOT_RUN = {
     "python tests": "writes the expected cards anew; test_scripts_exist proves the path",
     "python tools": "test_generated.py runs it",
     "python -m pytest": "runs tests",
-    "python -c \"import torch": "asks the torch of the reader's own machine; tests/playbook parses it",
+    'python -c "import torch': "asks the torch of the reader's own machine; tests/playbook parses it",
     "python -I": "a way to start Python, named in the text",
     "nsys": "NVIDIA's",
 }
