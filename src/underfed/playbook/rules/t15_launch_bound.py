@@ -93,7 +93,7 @@ def _operators(evidence: Evidence) -> Finding | None:
         gain=gain_between(evidence, most, (high, low)),
         where=place.where if place else None,
         evidence=[
-            Observation(source="agent", text="operators in a step", value=round(found.count), unit="calls"),
+            Observation(source="agent", text="operators in a step", value=float(round(found.count)), unit="calls"),
             Observation(source="agent", text="the step for each of them", value=round(each, 2), unit="us"),
         ],
         fix=Fix(

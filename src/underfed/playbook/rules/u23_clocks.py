@@ -63,7 +63,7 @@ def check(evidence: Evidence) -> Finding | None:
         ),
         gain=gain_between(evidence, step - saved, (step - saved, step - 0.5 * saved)) if compute else None,
         evidence=[
-            Observation(source="host", text="mean clock while busy", value=round(gpu.sm_mhz), unit="MHz"),
+            Observation(source="host", text="mean clock while busy", value=float(round(gpu.sm_mhz)), unit="MHz"),
             Observation(source="host", text="power", value=gpu.power_w and round(gpu.power_w), unit="W"),
             Observation(source="host", text="temperature", value=gpu.temp_c and round(gpu.temp_c), unit="C"),
         ],

@@ -62,7 +62,7 @@ def check(evidence: Evidence) -> Finding | None:
         gain=gain_between(evidence, 0.95 * left),
         where=hot_place(evidence),
         evidence=[
-            Observation(source="agent", text="read by system calls", value=round(read), unit="bytes/batch"),
+            Observation(source="agent", text="read by system calls", value=float(round(read)), unit="bytes/batch"),
             Observation(source="agent", text="waiting in one fetch", value=round(waited, 3), unit="ms"),
         ],
         fix=Fix(text="pack samples into shards of 100 MB and more, or copy the set to local NVMe"),

@@ -51,7 +51,7 @@ def check(evidence: Evidence) -> Finding | None:
         summary=found.summary.replace("Other work", "Work on the CPU with what was copied from the GPU (EMA, metrics)"),
         evidence=[
             *found.evidence,
-            Observation(source="agent", text="copied to the host there", value=round(moved), unit="bytes/step"),
+            Observation(source="agent", text="copied to the host there", value=float(round(moved)), unit="bytes/step"),
         ],
         fix=Fix(
             text="keep averages of weights and metrics on the GPU, and read them every N steps",
