@@ -1,4 +1,4 @@
-"""One thread a process: where the training thread stands, fifty times a second, and twice a second what to write.
+"""One thread a process: where the training thread stands, and twice a second what to write.
 
 The hooks time regions exactly; the samples say which line of the user's code the time went to, and split what lies
 outside every region. A sample counts for the time since the one before it, so that a call that holds the GIL is not
@@ -15,7 +15,9 @@ from . import frames, places
 from .clock import CLOCK, D2H, DATA, LOOP, REGIONS, SYNC
 from .core import S, fault, over, write
 
-PERIOD = 0.02
+#: Seconds between two looks at the training thread, until there have been MANY of them, and from then on. A look can
+#: cost a loop of many short operators half a millisecond: each gives the GIL away, and wakes whoever waits for it.
+PERIOD, MANY, LATER_PERIOD = 0.02, 150, 0.1
 WORKER_PERIOD = 0.05
 FLUSH_NS = 500_000_000
 #: A gap between two samples longer than this is not believed to be one place's time in full.
@@ -28,6 +30,7 @@ _stacks = {}
 #: Samples of the step that is still going. What no boundary ends (behind the loop, in the exit) is no step's time.
 _pending = {}
 _pending_step = 0
+_looks = 0
 
 _FETCHER = frames._HERE + "loader.py"
 
@@ -103,22 +106,30 @@ def flush():
             write(kind, rows=[[*key, *value] for key, value in taken])
 
 
+def _period():
+    """Return the mean seconds to the next look."""
+    if S.worker is not None:
+        return WORKER_PERIOD
+    return PERIOD if _looks < MANY else LATER_PERIOD
+
+
 def _loop(stop, done):
+    global _looks
     from .facts import once_a_while
 
     try:
-        period = WORKER_PERIOD if S.worker is not None else PERIOD
         last = flushed = perf_counter_ns()
         seed = last & 0xFFFF
         while True:
             # A fixed period can fall into step with the loop and see the same place of it each time.
             seed = (seed * 1103515245 + 12345) & 0x7FFFFFFF
-            if stop.acquire(timeout=period * (0.5 + (seed >> 8 & 0xFFFF) / 65536)):
+            if stop.acquire(timeout=_period() * (0.5 + (seed >> 8 & 0xFFFF) / 65536)):
                 break
             if over():
                 S.on = False
                 break
             now = perf_counter_ns()
+            _looks += 1
             try:
                 _take(now - last)
             except Exception as error:
@@ -174,6 +185,8 @@ def stop_at_limit(_kind):
 
 def forget():
     """Start over."""
+    global _looks
+    _looks = 0
     for known in (_stacks, _pending):
         known.clear()
     places.forget()
@@ -200,8 +213,8 @@ def after_fork_in_parent():
 
 def after_fork_in_child():
     """Runs in the child: nothing of the parent's is written twice, and no thread is started until something happens."""
-    global _running
-    _running = None
+    global _running, _looks
+    _running, _looks = None, 0
     _stacks.clear()
     _pending.clear()
     S.rows.clear()
