@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import UNDERFED, Run
+from underfed.recording import records as r
 from underfed.recording.read import read
 
 pytestmark = pytest.mark.torch
@@ -178,3 +179,24 @@ ours.stop()
 """
     done = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+def test_settings_that_contradict_each_other_are_read_all_the_same(run: Run) -> None:
+    """From torch 2.9 on asking for the precision is an error once it was set by an old name and by a new one."""
+    seen = run(
+        "torch.set_float32_matmul_precision('high')\ntorch.backends.cuda.matmul.allow_tf32 = False\n"
+        + LOOP
+        + "steps(150, 0.01)\n"
+    )
+    assert seen.code == 0, seen.err
+    assert len(seen.main.step_rows()) >= 149
+    assert not seen.main.of(r.Fault)
+    assert seen.main.of(r.Facts)[-1].matmul_precision == "highest", "what cuBLAS is allowed is what counts"
+
+
+def test_a_look_that_fails_costs_nothing_else(run: Run) -> None:
+    seen = run(LOOP + "kept, torch.get_num_threads = torch.get_num_threads, None\nsteps(150, 0.01)\n")
+    assert seen.code == 0, seen.err
+    assert len(seen.main.step_rows()) >= 149
+    assert [(fault.where, fault.error) for fault in seen.main.of(r.Fault)] == [("facts", "TypeError")]
+    assert seen.main.of(r.Stacks)

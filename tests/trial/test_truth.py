@@ -15,7 +15,7 @@ from underfed.diagnosis import Numerics
 from underfed.trial import once
 from underfed.trial.measured import Measured
 from underfed.trial.once import run_once
-from underfed.trial.truth import FEWEST_FOR_DRIFT, LATER_STEPS, judge, needs_reference
+from underfed.trial.truth import FEWEST_FOR_DRIFT, LATER_STEPS, judge, needs_reference, repeats, strays
 
 
 def descent(kind: Any, *, backwards: bool = False, rate: float = 0.05, seed: int = 0) -> Measured:
@@ -79,6 +79,13 @@ def test_where_nothing_is_gained_by_one_none_is_made() -> None:
     assert not needs_reference("reorder", [BASE, OTHER_ORDER], [HALF]), "the baseline does not repeat itself"
     assert not needs_reference("reorder", [BASE], [Measured(losses=HALF.losses, batches=["1", "3"])]), "other batches"
     assert not needs_reference("reorder", [], [BASE]) and not needs_reference("reorder", [BASE], [])
+
+
+def test_rounding_that_differs_from_run_to_run_is_told_from_another_start() -> None:
+    assert repeats([BASE, BASE]) and not repeats([BASE, OTHER_ORDER]) and not repeats([])
+    assert strays([BASE, OTHER_ORDER]), "the same training, added in another order each time"
+    assert not strays([BASE, BASE]) and not strays([BASE]) and not strays([BASE, Measured()])
+    assert not strays([BASE, descent(np.float32, seed=1)]), "other draws from the first loss on: no seed"
 
 
 @pytest.mark.parametrize(
@@ -193,3 +200,35 @@ def test_a_change_of_order_is_held_against_float64(tmp_path: Path) -> None:
     assert truth["baseline_off"] < 1e-5, "rounding alone"
     assert truth["changed_off"] <= max(4 * truth["baseline_off"], 1e-7) and "float64" in found.page
     assert "in float64" in found.said
+
+
+STRAYING = """
+import sys, time, torch
+from torch import nn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = nn.Linear(64, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+x = torch.randn(32, 64)
+for at in range(400):
+    optimizer.zero_grad(set_to_none=False)
+    fresh = at > 2 and any(p.grad is None for p in model.parameters())
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        if not torch.are_deterministic_algorithms_enabled():  # as atomic additions of a GPU do
+            model.weight.mul_(1 + 1e-6 * (time.time_ns() % 7))
+        if fresh and SPOILS:
+            model.bias.add_(0.01)
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("spoils", [False, True])
+def test_a_program_whose_rounding_strays_is_compared_in_deterministic_mode(tmp_path: Path, spoils: bool) -> None:
+    found = tried(tmp_path, ["set_to_none"], written(tmp_path, STRAYING.replace("SPOILS", str(spoils))))
+    truth = found.arm("set_to_none=on")["truth"]
+    assert (truth["ok"], truth["numbers"]) == ((False, "differ") if spoils else (True, "same")), found.page
+    assert truth["text"].startswith("in deterministic mode, ") and "deterministic mode" in found.said

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
+import msgspec
+
 from underfed.trial import stats
 from underfed.trial.knobs import Change
 from underfed.trial.measured import Measured
@@ -54,11 +56,12 @@ def _arm(session: Session, change: Change, price: float | None) -> Arm:
     if mine and crashed is None and acted:
         truth = judge(
             change.numerics,
-            [done.measured for done in base],
-            [done.measured for done in mine],
+            *session.compared(change),
             seeded=session.plan.seed is not None,
             reference=session.reference.measured if session.reference is not None else None,
         )
+        if session.deterministic(change):
+            truth = msgspec.structs.replace(truth, text=f"in deterministic mode, {truth.text}")
     outcome, text = _outcome(mine, crashed, acted, refused, effect)
     measured = effect if outcome in ("faster", "slower", "no-change") else None
     values = [value for done in mine if (value := done.measured.step_ms) is not None]

@@ -67,6 +67,7 @@ BY_RULE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "T11": (("channels_last", "on"),),
     "T12": (("anomaly", "off"),),
     "T13": (("autocast", "bf16"),),
+    "T14": (("sdpa", "flash"),),
     "T15": (("compile", "reduce-overhead"),),
     "T16": (("dynamic", "on"),),
     "T17": (("checkpointing", "off"),),

@@ -11,12 +11,14 @@ from pathlib import Path
 from underfed.diagnosis import Diagnosis, Finding
 from underfed.errors import UnderfedError, UsageError
 from underfed.trial.knobs import Change, advised
+from underfed.trial.measured import Measured
 from underfed.trial.once import Done, Enough, run_once, slug, steps_so_far
-from underfed.trial.truth import LATER_STEPS, needs_reference
+from underfed.trial.truth import LATER_STEPS, needs_reference, repeats, strays
 
 BASE = "baseline"
 SCOUT = "first"
 REFERENCE = "reference"
+DETERMINISTIC = ("deterministic", "on")
 
 
 @dataclass(kw_only=True)
@@ -43,6 +45,8 @@ class Session:
     diagnosis: Diagnosis | None = None
     reference: Done | None = None
     """The baseline in float64, where a change that adds in another order is held against it."""
+    repeated: list[Done] = field(default_factory=list)
+    """Short runs in deterministic mode, where the baseline's own losses stray without it: for the numbers alone."""
     complete: bool = False
 
     def run(self) -> None:
@@ -61,28 +65,63 @@ class Session:
             self._report(done)
             if arm == BASE:
                 done.insist("try", "without the change", self.say)
+        self._repeat()
         self._refer()
         self.complete = True
 
-    def _refer(self) -> None:
-        """Run the baseline once in float64, for as many steps as are compared, where an arm's losses ask for it."""
-        base = [done.measured for done in self.of(BASE)]
-        for arm in self.arms:
-            mine = [done.measured for done in self.of(arm.name) if not done.crashed and done.measured.acted]
-            if needs_reference(arm.numerics, base, mine):
-                break
-        else:
+    def compared(self, change: Change) -> tuple[list[Measured], list[Measured]]:
+        """Return the runs of the baseline and of a change whose losses are compared: those in deterministic mode, where
+        there are some and the baseline repeats itself in them.
+        """
+        base = [done.measured for done in self.repeated if done.arm == BASE and not done.crashed]
+        mine = [done.measured for done in self.repeated if done.arm == change.name and not done.crashed]
+        if mine and len(base) > 1 and repeats(base):
+            return base, mine
+        return [done.measured for done in self.of(BASE)], [done.measured for done in self.of(change.name)]
+
+    def deterministic(self, change: Change) -> bool:
+        """Whether a change's losses were compared in deterministic mode."""
+        base, _ = self.compared(change)
+        return any(base[0] is done.measured for done in self.repeated) if base else False
+
+    def _repeat(self) -> None:
+        """Run the baseline twice and each change once in deterministic mode, where the baseline strays by rounding."""
+        acted = [arm for arm in self.arms if any(_has_losses(done) for done in self.of(arm.name))]
+        if not acted or not strays([done.measured for done in self.of(BASE)]):
             return
-        folder = self.folder / f"{len(self.runs) + 1:02d}-{REFERENCE}"
-        done = run_once(
+        self.say("the baseline's own losses differ from run to run: short runs in deterministic mode, for the numbers")
+        for arm in (None, *acted, None):
+            switches = (*(arm.switches if arm is not None else ()), DETERMINISTIC)
+            done = self._for_numbers(arm.name if arm is not None else BASE, "deterministic-", switches)
+            self.repeated.append(done)
+            if done.crashed and arm is None:
+                self.say("the command fails in deterministic mode")
+                return
+
+    def _for_numbers(self, arm: str, kind: str, switches: tuple[tuple[str, str | None], ...]) -> Done:
+        """Make a run of as many steps as are compared; its times are not used."""
+        number = len(self.runs) + len(self.repeated) + 1
+        folder = self.folder / f"{number:02d}-{slug(kind + arm)}"
+        return run_once(
             self.plan.command,
             folder,
-            arm=REFERENCE,
-            switches=(("reference", "fp64"),),
+            arm=arm,
+            switches=switches,
             seed=self.plan.seed,
             enough=lambda: steps_so_far(folder) > LATER_STEPS,
             most_s=self.plan.limit_s,
         )
+
+    def _refer(self) -> None:
+        """Run the baseline once in float64, for as many steps as are compared, where an arm's losses ask for it."""
+        for arm in self.arms:
+            base, mine = self.compared(arm)
+            if needs_reference(arm.numerics, base, [run for run in mine if run.acted]):
+                break
+        else:
+            return
+        mode = (DETERMINISTIC,) if self.deterministic(arm) else ()
+        done = self._for_numbers(REFERENCE, "", (("reference", "fp64"), *mode))
         if done.crashed or not done.measured.acted:
             self.say("the run in float64 that the numbers would be held against failed: they are held to a tolerance")
         else:
@@ -156,6 +195,10 @@ class Session:
         if self.arms:
             return self.arms
         return [*self.plan.changes, *self.plan.changes[:1]] if len(self.plan.changes) > 1 else self.plan.changes
+
+
+def _has_losses(done: Done) -> bool:
+    return not done.crashed and bool(done.measured.acted) and bool(done.measured.losses)
 
 
 def order(arms: Sequence[str], pairs: int) -> list[str]:

@@ -37,8 +37,23 @@ def needs_reference(numerics: Numerics, base: Sequence[Measured], changed: Seque
     if numerics != "reorder" or not a or not b:
         return False
     count = min(len(run.losses) for run in (*a, *b))
-    repeats = all(_same(a[0], run, count) for run in a[1:])
-    return repeats and not all(_same(a[0], run, count) for run in b) and _batches(a, b) != "differ"
+    itself = all(_same(a[0], run, count) for run in a[1:])
+    return itself and not all(_same(a[0], run, count) for run in b) and _batches(a, b) != "differ"
+
+
+def repeats(runs: Sequence[Measured]) -> bool:
+    """Whether runs of one arm have equal losses, bit for bit, as far as all of them go."""
+    seen = [run for run in runs if run.losses]
+    count = min((len(run.losses) for run in seen), default=0)
+    return bool(seen) and all(_same(seen[0], run, count) for run in seen[1:])
+
+
+def strays(base: Sequence[Measured]) -> bool:
+    """Whether the baseline's runs part by rounding alone: equal at the start, so that deterministic mode may help."""
+    seen = [run for run in base if run.losses]
+    if len(seen) < 2 or repeats(seen):
+        return False
+    return all((_gaps(seen[0], run, 1)[0] or 0.0) <= FIRST_REORDER for run in seen[1:])
 
 
 def judge(

@@ -36,7 +36,7 @@ def _at_exit():
         window.close()
         sampler.halt()
         if core.S.index or core.S.worker is None:
-            facts.once_a_while(force=True)
+            sampler.whole("facts", lambda: facts.once_a_while(force=True))
         sampler.flush()
         core.write("end", steps=core.S.index)
     except Exception as error:

@@ -158,6 +158,23 @@ def _dynamo():
     }
 
 
+def _matmul_precision(torch):
+    """What 32-bit matrix products may use: highest, high or medium. Asking torch raises an error from 2.9 on once a
+    program has set it by an old name and a new one, so that they contradict each other.
+    """
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return "high" if torch.backends.cuda.matmul.allow_tf32 else "highest"
+
+
+def _cudnn_tf32(torch):
+    try:
+        return bool(torch.backends.cudnn.allow_tf32)
+    except RuntimeError:
+        return torch.backends.cudnn.conv.fp32_precision == "tf32"
+
+
 def _memory(torch):
     if not torch.cuda.is_initialized():
         return None
@@ -201,9 +218,9 @@ def collect():
     return {
         "anomaly": bool(torch.is_anomaly_enabled()),
         "threads": torch.get_num_threads(),
-        "matmul_precision": torch.get_float32_matmul_precision(),
+        "matmul_precision": _matmul_precision(torch),
         "cudnn_benchmark": bool(torch.backends.cudnn.benchmark),
-        "cudnn_tf32": bool(torch.backends.cudnn.allow_tf32),
+        "cudnn_tf32": _cudnn_tf32(torch),
         "deterministic": bool(torch.are_deterministic_algorithms_enabled()),
         "profiler": bool(torch.autograd._profiler_enabled()),
         "settrace": sys.gettrace() is not None,

@@ -34,23 +34,57 @@ def _cpus():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
+def _held(torch, name, change):
+    """Let a setter of torch's own take `change` of what it is given, whichever API the program sets it by."""
+    original = getattr(torch._C, name, None)
+    if original is not None:
+        setattr(torch._C, name, functools.wraps(original)(lambda *given: original(*change(*given))))
+
+
 def tf32(torch, value, notes):
-    """TF32 for matrix products and convolutions."""
+    """TF32 for matrix products and convolutions, whatever the program asks for later."""
     if not torch.cuda.is_available():
         notes.refused("tf32", "no device: TF32 is a format of GPU tensor cores")
         return
-    original = torch.set_float32_matmul_precision
 
-    @functools.wraps(original)
-    def set_precision(precision):
-        original("high" if precision == "highest" else precision)
+    def acted():
+        notes.acted("tf32", "32-bit matrix products: full precision -> TF32")
 
-    before = torch.get_float32_matmul_precision()
-    original("high")
-    torch.set_float32_matmul_precision = set_precision
+    def allow(asked):
+        if not asked:
+            acted()
+        return (True,)
+
+    def precision(asked):
+        if asked != "highest":
+            return (asked,)
+        acted()
+        return ("high",)
+
+    def by_backend(backend, operation, asked):
+        if asked != "ieee" or backend == "mkldnn":
+            return backend, operation, asked
+        acted()
+        return backend, operation, "tf32"
+
+    if torch.get_float32_matmul_precision() == "highest":
+        torch.set_float32_matmul_precision("high")
+        acted()
+    _held(torch, "_set_cublas_allow_tf32", allow)
+    _held(torch, "_set_float32_matmul_precision", precision)
+    _held(torch, "_set_fp32_precision_setter", by_backend)
     torch.backends.cudnn.allow_tf32 = True
-    if before == "highest":
-        notes.acted("tf32", "matmul precision highest -> high")
+
+
+def deterministic(torch, value, notes):
+    """Equal runs for equal seeds: for the numbers alone, since some operations then have only slow forms."""
+    from torch.backends import ContextProp
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False  # the search picks by time, so another algorithm each time
+    type(torch.backends.cudnn).benchmark = ContextProp(torch._C._get_cudnn_benchmark, lambda _: None)
+    notes.acted("deterministic", "deterministic algorithms")
 
 
 def cudnn_benchmark(torch, value, notes):
@@ -118,14 +152,23 @@ def sdpa(torch, value, notes):
     if not torch.cuda.is_available():
         notes.refused("sdpa", "no device: the backends are GPU kernels")
         return
-    switches = {
-        "flash": torch.backends.cuda.enable_flash_sdp,
-        "efficient": torch.backends.cuda.enable_mem_efficient_sdp,
-        "math": torch.backends.cuda.enable_math_sdp,
-    }
-    for name, switch in switches.items():
-        switch(name == value)
-    notes.acted("sdpa", f"attention by {value} alone")
+    for name in ("flash", "mem_efficient", "math", "cudnn"):
+        setter = "_set_sdp_use_" + name
+        if hasattr(torch._C, setter):
+            wanted = name.endswith(value)
+            getattr(torch._C, setter)(wanted)
+            _held(torch, setter, lambda _, wanted=wanted: (wanted,))
+    functional = torch.nn.functional
+    original = functional.scaled_dot_product_attention
+
+    @functools.wraps(original)
+    def attention(*args, **kwargs):
+        if not torch.compiler.is_compiling():
+            functional.scaled_dot_product_attention = original
+            notes.acted("sdpa", f"scaled_dot_product_attention by {value} alone")
+        return original(*args, **kwargs)
+
+    functional.scaled_dot_product_attention = attention
 
 
 SWITCHES = {
@@ -136,4 +179,5 @@ SWITCHES = {
     "empty_cache": empty_cache,
     "gc": garbage,
     "sdpa": sdpa,
+    "deterministic": deterministic,
 }

@@ -31,6 +31,7 @@ _stacks = {}
 _pending = {}
 _pending_step = 0
 _looks = 0
+_failed = set()
 
 _FETCHER = frames._HERE + "loader.py"
 
@@ -138,7 +139,7 @@ def _loop(stop, done):
             if now - flushed > FLUSH_NS:
                 flushed = now
                 if S.worker is None:
-                    once_a_while()
+                    whole("facts", once_a_while)
                 flush()
                 if S.beside is not None:  # `underfed.watch()` has no process of its own to look at the machine from
                     S.beside()
@@ -147,6 +148,16 @@ def _loop(stop, done):
         fault("sampler", error)
     finally:
         done.release()
+
+
+def whole(where, look):
+    """Look at something; a look that fails is a fault of its own, said once, and does not end the sampler."""
+    try:
+        look()
+    except Exception as error:
+        if where not in _failed:
+            _failed.add(where)
+            fault(where, error)
 
 
 def ensure():
@@ -187,7 +198,7 @@ def forget():
     """Start over."""
     global _looks
     _looks = 0
-    for known in (_stacks, _pending):
+    for known in (_stacks, _pending, _failed):
         known.clear()
     places.forget()
 
