@@ -73,7 +73,7 @@ def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Di
     untold = evidence.torch.get("distributed") and evidence.exchange is None
     if decided.bound == "compute" and not evidence.on_gpu and untold:
         decided = Split("unknown", None, "low", _HIDDEN_COLLECTIVES)
-    crowded = _crowded(evidence) if decided.bound == "compute" else None
+    crowded = _crowded(evidence) if decided.bound in ("compute", "comms") else None
     if crowded is not None:
         decided = replace(decided, confidence=lower(decided.confidence), why=crowded)
     evidence = replace(evidence, bound=decided.bound)
@@ -83,7 +83,8 @@ def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Di
     if not steady:
         limits.append("step times had not settled; the figures are a mean over what was seen")
     if crowded is not None:
-        limits.append(f"{crowded}; what is called computing holds that wait")
+        what = "computing" if decided.bound == "compute" else "the exchange between ranks"
+        limits.append(f"{crowded}; what is called {what} holds that wait")
     if 0 < evidence.steps < T.few_steps:
         limits.append(f"only {evidence.steps} steady step{'s were' if evidence.steps > 1 else ' was'} seen")
     settle = None

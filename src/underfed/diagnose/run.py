@@ -13,9 +13,10 @@ from underfed.diagnose.budget import DeviceTime, cpu_budget, gpu_budget, host_ti
 from underfed.diagnose.hardware import gpu_facts, memory_facts, worker_facts
 from underfed.diagnose.machine import cpu_facts, gpu_utilization, queue_wait
 from underfed.diagnose.places import relative
+from underfed.diagnose.skew import exposed_by_pass, skew_of_run
 from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Diagnosis, Subject, Verdict
-from underfed.playbook.evidence import Evidence, FetchFacts, RankFacts
+from underfed.playbook.evidence import Evidence, FetchFacts, RankFacts, SkewFacts
 from underfed.recording import records as r
 from underfed.recording.read import ProcessLog, Recording
 
@@ -212,12 +213,14 @@ def diagnose(recording: Recording, read_trace: TraceReader | None = None) -> Dia
     if not seen:
         return _nothing(recording)
     seen.sort(key=lambda one: (-one.evidence.steps * one.evidence.step_ms, one.log.process.rank or 0))
-    ranks = _ranks(seen)
+    best = _by_rank(seen)
+    ranks = _ranks(best)
     chosen = seen[0]
     if len(ranks) > 1:
-        late = max(ranks, key=lambda rank: rank.own_ms)
-        chosen = next(one for one in seen if one.log.process.rank == late.rank)
-        chosen = replace(chosen, evidence=replace(chosen.evidence, ranks=tuple(ranks)))
+        skew = _skew(list(best.values()), ranks)
+        late = skew.late[0] if skew is not None and skew.late else max(ranks, key=lambda rank: rank.own_ms).rank
+        chosen = best[late]
+        chosen = replace(chosen, evidence=replace(chosen.evidence, ranks=tuple(ranks), skew=skew))
     subject = Subject(
         kind="run",
         paths=[str(recording.folder)],
@@ -230,10 +233,8 @@ def diagnose(recording: Recording, read_trace: TraceReader | None = None) -> Dia
     return relative(diagnosis, chosen.log.process.cwd)
 
 
-def _ranks(seen: list[Seen]) -> list[RankFacts]:
-    """One entry a rank. In data-parallel training all ranks take equally long, since each waits for the slowest inside
-    its backward pass and its collectives; what a rank does outside them is its own, and the late rank has most of it.
-    """
+def _by_rank(seen: list[Seen]) -> dict[int, Seen]:
+    """The process that speaks for each rank: that of the last restart."""
     best: dict[int, Seen] = {}
     for one in seen:
         rank = one.log.process.rank
@@ -241,13 +242,29 @@ def _ranks(seen: list[Seen]) -> list[RankFacts]:
             rank not in best or (one.log.process.restart or 0) >= (best[rank].log.process.restart or 0)
         ):
             best[rank] = one
+    return dict(sorted(best.items()))
+
+
+def _ranks(best: dict[int, Seen]) -> list[RankFacts]:
+    """One entry a rank. In data-parallel training all ranks take equally long, since each waits for the slowest inside
+    its backward pass and its collectives; what a rank does outside them is its own, and the late rank has most of it.
+    """
     found = []
-    for rank, one in sorted(best.items()):
+    for rank, one in best.items():
         regions, step = one.evidence.regions, one.evidence.step_ms
         waiting = regions.get("backward", 0.0) + regions.get("comms", 0.0)
         waits = one.evidence.wait_ms
         found.append(RankFacts(rank, step, step - waiting, waits.get("data", 0.0), waits.get("stall", 0.0)))
     return found
+
+
+def _skew(best: list[Seen], ranks: list[RankFacts]) -> SkewFacts | None:
+    """Hold the ranks of a run without a GPU against each other by their timed exchanges; None where that cannot be."""
+    if any(one.evidence.on_gpu or one.evidence.exchange is None for one in best):
+        return None  # on a GPU the exchange is timed on the device's own stream, which runs behind the host
+    timed = {one.log.process.rank or 0: exposed_by_pass(one.log, one.evidence.warmup) for one in best}
+    times = max(one.evidence.exchange.times for one in best if one.evidence.exchange is not None)
+    return skew_of_run(timed, ranks, max(one.log.process.world or 0 for one in best), times)
 
 
 def _nothing(recording: Recording) -> Diagnosis:

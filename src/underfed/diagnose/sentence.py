@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from underfed.diagnose.split import BELONGS, Split
+from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Finding
 from underfed.playbook.evidence import Evidence
 
@@ -40,6 +43,21 @@ def _waits(evidence: Evidence, decided: Split) -> str:
     return f"{names[name]} for {milliseconds(known[name])} of each {milliseconds(evidence.step_ms)} step"
 
 
+def _late(evidence: Evidence) -> str:
+    """Name the rank that the others wait for; nothing where none does noticeably more than they."""
+    if len(evidence.ranks) < 2:
+        return ""
+    late = evidence.skew.late if evidence.skew is not None else ()
+    slowest = max((one for one in evidence.ranks if not late or one.rank in late), key=lambda rank: rank.own_ms)
+    if evidence.skew is not None:
+        known = slowest.rank in late and evidence.skew.waiting >= T.worth * evidence.step_ms
+        known = known and (evidence.bound != "comms" or evidence.skew.waiting >= evidence.skew.moving)
+    else:
+        others = median(rank.own_ms for rank in evidence.ranks if rank.rank != slowest.rank)
+        known = slowest.own_ms - others >= T.unsure * evidence.step_ms
+    return f" (rank {slowest.rank}, which the others wait for)" if known else ""
+
+
 def sentence(evidence: Evidence, decided: Split, cause: Finding | None) -> str:
     """Say what gates the step, and what it comes from."""
     device = "GPU" if evidence.on_gpu else "CPU"
@@ -53,9 +71,5 @@ def sentence(evidence: Evidence, decided: Split, cause: Finding | None) -> str:
             fed = f"The loop is at its computing for {percent(min(share, 1.0))} of each {step} step, but {decided.why}."
         return f"{fed} {cause.summary}" if cause else f"{fed} Only less or faster computing makes it quicker."
     who = "The GPU" if evidence.on_gpu else "Training"
-    late = ""
-    if len(evidence.ranks) > 1:
-        slowest = max(evidence.ranks, key=lambda rank: rank.own_ms)
-        late = f" (rank {slowest.rank}, which the others wait for)"
-    text = f"{who}{late} {_waits(evidence, decided)}."
+    text = f"{who}{_late(evidence)} {_waits(evidence, decided)}."
     return f"{text} {cause.summary}" if cause else text

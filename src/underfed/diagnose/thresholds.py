@@ -65,6 +65,17 @@ class Thresholds:
     enough_exchanges: int = 10
     """Gradient exchanges timed by torch below which their median is called uncertain: it times every hundredth."""
 
+    few_exchanges: int = 5
+    """Passes timed on all ranks below which who comes last, and how much of an exchange is waiting, is not said."""
+
+    late_rank: float = 0.5
+    """Part of the others' waiting that a rank's own longer work must explain before it is called the late one. On
+    scripts with one slow rank the work explains 0.9 to 1.1 of it, on ranks with equal work below 0.2."""
+
+    turns: float = 0.15
+    """Share of the step for which a rank of a CPU-only run waits for others that take turns at being late, before that
+    is a finding: equal ranks on two CPUs wait for each other for 0.02 to 0.08 of it by chance."""
+
     bursty_spread: float = 3.0
     """95th percentile over median of the fetch times from which a queue is needed to smooth them."""
 

@@ -26,7 +26,8 @@ Fix
 How it is found
     In a trace: the union of the kernels that communicate, less what compute kernels cover. With the traces of all
     ranks, waiting for a late rank is taken off, and only moving data is left. In a run without a GPU: what
-    DistributedDataParallel itself times of its exchange, less what backward computing covers.
+    DistributedDataParallel itself times of its exchange, less what backward computing covers and, where all ranks were
+    seen, less what each waits for the one that comes last.
 
 When it stays silent
     Where that is below the noise, and on a run whose collectives are hidden.
@@ -135,17 +136,20 @@ def _of_reductions(rows: Sequence[CollectiveRow], steps: int) -> Fix:
 def _of_exchange(evidence: Evidence) -> Finding | None:
     """Exchanges inside the backward pass of a run without a GPU (on one, the traced window says more)."""
     found, step = evidence.exchange, evidence.step_ms
-    if found is None or evidence.on_gpu or step <= 0 or found.exposed < T.worth * step:
+    if found is None or evidence.on_gpu or step <= 0:
+        return None
+    uncovered = found.exposed if evidence.skew is None else min(found.exposed, evidence.skew.moving)
+    if uncovered < T.worth * step:
         return None
     spare = found.times > 1.5 and found.passes >= found.times
     observed = [
-        Observation(source="agent", text="gradient exchange not covered", value=_ms(found.exposed), unit="ms/step"),
+        Observation(source="agent", text="gradient exchange not covered", value=_ms(uncovered), unit="ms/step"),
         Observation(source="agent", text="gradient exchange in all", value=_ms(found.total), unit="ms/step"),
         Observation(source="agent", text="backward passes", value=round(found.passes, 2), unit="a step"),
         Observation(source="agent", text="passes that exchange", value=round(found.times, 2), unit="a step"),
         Observation(source="agent", text="gradients", value=found.bytes / 1e6, unit="MB"),
     ]
-    exposed = min(found.exposed, evidence.regions.get("backward", 0.0))
+    exposed = min(uncovered, evidence.regions.get("backward", 0.0))
     if spare:
         # What is not exchanged is not copied into buckets and back either, which counts as computing: at the most all
         # of the backward pass is that.
@@ -160,7 +164,7 @@ def _of_exchange(evidence: Evidence) -> Finding | None:
         if found.find_unused:
             text = "find_unused_parameters delays the exchange; static_graph=True where the graph does not change"
             code = "DDP(model, static_graph=True)"
-    also = "" if evidence.ranks else "; part of it may be waiting for a late rank"
+    also = "" if evidence.skew else "; part of it may be waiting for a late rank"
     return RULE.finding(
         summary=f"The backward pass waits for the gradient exchange for {exposed:.3g} of {step:.3g} ms a step{also}.",
         gain=gain,
@@ -181,7 +185,8 @@ def _of_buckets(found: ExchangeFacts) -> tuple[str, str]:
         )
     if count == 1 and found.bytes > _SMALL:
         return (
-            f"one bucket of {found.bytes / 1e6:.3g} MB is sent when the backward pass is over: smaller ones{copies}",
+            f"one bucket of {found.bytes / 1e6:.3g} MB is sent when the backward pass is over: smaller ones begin "
+            f"earlier, as far as no single parameter is that large{copies}",
             f"DDP(model{view}, bucket_cap_mb={max(1, round(found.bytes / 4e6))})",
         )
     return (

@@ -21,10 +21,12 @@ Fix
 How it is found
     Collectives are matched over the ranks' traces by group and sequence number, and each is lined up by its own end,
     so the machines' clocks do not matter. The rank with the shortest kernel came last; the others' extra time, where no
-    compute kernel covers it, is what its lateness costs.
+    compute kernel covers it, is what its lateness costs. In a run without a GPU: what DistributedDataParallel times of
+    the same backward passes on all ranks. The rank that waits least came last, and it is called late where its own
+    work, timed in every step, is longer as well. Ranks that take turns must cost much more than chance does.
 
 When it stays silent
-    With one rank's trace, where waiting and moving data cannot be told apart, and where the waiting is below the noise.
+    With one rank, where waiting and moving data cannot be told apart, and where the waiting is below the noise.
 
 Not to be confused with
     T23 (moving the data takes long, on all ranks alike).
@@ -33,7 +35,7 @@ Not to be confused with
 from __future__ import annotations
 
 from underfed.diagnose.thresholds import THRESHOLDS as T
-from underfed.diagnosis import Finding, Fix, Gain, Observation
+from underfed.diagnosis import Finding, Fix, Gain, Observation, Source
 from underfed.playbook.evidence import Evidence, SkewFacts
 from underfed.playbook.gains import gain_between
 from underfed.playbook.rule import Rule
@@ -44,13 +46,16 @@ def check(evidence: Evidence) -> Finding | None:
     skew, step = evidence.skew, evidence.step_ms
     if skew is None or step <= 0 or skew.waiting < T.worth * step:
         return None
+    if evidence.kind == "run" and not skew.late and not _in_turns(evidence, skew):
+        return None
+    source: Source = "trace" if evidence.kind == "trace" else "agent"
     observed = [
-        Observation(source="trace", text="a mean rank waits for the last one", value=_ms(skew.waiting), unit="ms/step"),
-        Observation(source="trace", text="the rank that waits longest", value=_ms(skew.longest), unit="ms/step"),
-        Observation(source="trace", text="uncovered transfer of a mean rank", value=_ms(skew.moving), unit="ms/step"),
+        Observation(source=source, text="a mean rank waits for the last one", value=_ms(skew.waiting), unit="ms/step"),
+        Observation(source=source, text="the rank that waits longest", value=_ms(skew.longest), unit="ms/step"),
+        Observation(source=source, text="uncovered transfer of a mean rank", value=_ms(skew.moving), unit="ms/step"),
     ]
     if skew.why is not None:
-        observed.append(Observation(source="trace", text=skew.why, value=_ms(skew.why_ms or 0.0), unit="ms/step"))
+        observed.append(Observation(source=source, text=skew.why, value=_ms(skew.why_ms or 0.0), unit="ms/step"))
     # However equal the ranks are made, no rank gains more than it waits, nor does its own device work go away.
     best = max(step - skew.longest, min(skew.device, step))
     likely = (step - skew.saved, step - 0.8 * skew.saved) if skew.late else None
@@ -67,6 +72,16 @@ def check(evidence: Evidence) -> Finding | None:
             else "give the ranks equal work: batches of equal size, a deeper prefetch queue, garbage collection at once"
         ),
     )
+
+
+#: A larger share of the waiting for one rank is no taking of turns.
+_TURNS = 0.75
+
+
+def _in_turns(evidence: Evidence, skew: SkewFacts) -> bool:
+    """Whether few timed passes show ranks that take turns, and not chance, or ranks that had no CPU."""
+    crowded = evidence.cpu_wait is not None and evidence.cpu_wait >= T.crowded_thread
+    return not crowded and skew.share <= _TURNS and skew.waiting >= T.turns * evidence.step_ms
 
 
 def summary(skew: SkewFacts) -> str:
