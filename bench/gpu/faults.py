@@ -61,6 +61,13 @@ def main() -> None:
     print(json.dumps({"name": args.name, "variant": args.variant, "step_ms": clock.step_ms, "losses": clock.losses}))
 
 
+def device() -> str:
+    """Return what to train on; a CPU serves to see that a script runs, `fragments` and `cuda_graph` apart."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 class Clock:
     """Times the steps between `warm` and `warm + steps`; `clock(loss)` ends a step and says whether to go on."""
 
@@ -76,7 +83,8 @@ class Clock:
         if loss is not None and self.done > self.warm + self.steps - 5:
             self.kept.append(loss.detach())
         if self.done in (self.warm, self.warm + self.steps):
-            torch.cuda.synchronize()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
             if self.done == self.warm:
                 self.began = time.perf_counter()
             else:
@@ -115,14 +123,14 @@ def _transformer(width: int = 1024, layers: int = 8, vocab: int = 16000) -> Any:
         def forward(self, tokens: torch.Tensor) -> torch.Tensor:
             return self.head(self.body(self.embed(tokens)))
 
-    return Model().cuda()
+    return Model().to(device())
 
 
 def _resnet(**options: Any) -> Any:
     import torch
     import torchvision
 
-    return torchvision.models.resnet50(**options).cuda().to(memory_format=torch.channels_last)
+    return torchvision.models.resnet50(**options).to(device()).to(memory_format=torch.channels_last)
 
 
 def _step(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
@@ -130,7 +138,7 @@ def _step(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
     from torch.nn import functional
 
     optimizer.zero_grad(set_to_none=True)
-    with torch.autocast("cuda", dtype=torch.bfloat16):
+    with torch.autocast(device(), dtype=torch.bfloat16):
         out = model(x)
         loss = functional.cross_entropy(out.reshape(-1, out.shape[-1]).float(), y.reshape(-1))
     loss.backward()
@@ -147,13 +155,13 @@ def _adam(model: Any) -> Any:
 def _images(batch: int, size: int = 224) -> Any:
     import torch
 
-    return torch.randn(batch, 3, size, size, device="cuda").to(memory_format=torch.channels_last)
+    return torch.randn(batch, 3, size, size, device=device()).to(memory_format=torch.channels_last)
 
 
 def _labels(batch: int) -> Any:
     import torch
 
-    return torch.randint(0, 1000, (batch,), device="cuda")
+    return torch.randint(0, 1000, (batch,), device=device())
 
 
 # ------------------------------------------------------------------------------------------------- the faults
@@ -188,7 +196,7 @@ def fragments(fault: bool, clock: Clock) -> None:  # noqa: ARG001 - the fault is
     while True:
         length = 256 + 61 * (at * 29 % 31)
         at += 1
-        tokens = torch.randint(0, 16000, (8, length), device="cuda")
+        tokens = torch.randint(0, 16000, (8, length), device=device())
         if not clock(_step(model, optimizer, tokens, tokens)):
             return
 
@@ -243,7 +251,7 @@ def heavy_collate(fault: bool, clock: Clock) -> None:
     model = _transformer(width=512, layers=4)
     optimizer = _adam(model)
     for tokens, _ in _endless(loader):
-        tokens = tokens.cuda(non_blocking=True)  # noqa: PLW2901
+        tokens = tokens.to(device(), non_blocking=True)  # noqa: PLW2901
         if not clock(_step(model, optimizer, tokens, tokens)):
             return
 
@@ -271,8 +279,8 @@ def one_by_one_store(fault: bool, clock: Clock) -> None:
     model = _resnet()
     optimizer = _adam(model)
     for x, y in _endless(loader):
-        images = x.cuda(non_blocking=True).float().div_(255)
-        if not clock(_step(model, optimizer, images, y.cuda(non_blocking=True))):
+        images = x.to(device(), non_blocking=True).float().div_(255)
+        if not clock(_step(model, optimizer, images, y.to(device(), non_blocking=True))):
             return
 
 
@@ -310,7 +318,7 @@ def log_flush(fault: bool, clock: Clock) -> None:
     _fast()
     model = _transformer(width=512, layers=4)
     optimizer = _adam(model)
-    tokens = torch.randint(0, 16000, (8, 256), device="cuda")
+    tokens = torch.randint(0, 16000, (8, 256), device=device())
     with tempfile.TemporaryFile("w") as log:
         at = 0
         while True:
@@ -335,11 +343,11 @@ def many_micro_batches(fault: bool, clock: Clock) -> None:
     model = _transformer(width=512, layers=6)
     optimizer = _adam(model)
     pieces = 32 if fault else 1
-    tokens = torch.randint(0, 16000, (32 // pieces, 128), device="cuda")
+    tokens = torch.randint(0, 16000, (32 // pieces, 128), device=device())
     while True:
         optimizer.zero_grad(set_to_none=True)
         for _ in range(pieces):
-            with torch.autocast("cuda", dtype=torch.bfloat16):
+            with torch.autocast(device(), dtype=torch.bfloat16):
                 out = model(tokens)
                 loss = functional.cross_entropy(out.reshape(-1, out.shape[-1]).float(), tokens.reshape(-1)) / pieces
             loss.backward()
@@ -396,7 +404,6 @@ def hash_of(word: str) -> int:
 
 def hf_trainer(fault: bool, clock: Clock) -> None:
     """Hugging Face's Trainer with its default of no loader workers."""
-    import torch
     from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
     _fast()
@@ -422,7 +429,6 @@ def hf_trainer(fault: bool, clock: Clock) -> None:
         )
         trainer = Trainer(GPT2LMHeadModel(sizes), arguments, train_dataset=Texts(), callbacks=[Timer()])  # type: ignore[arg-type]
         trainer.train()
-    torch.cuda.synchronize()
 
 
 class Pictures:
@@ -494,7 +500,7 @@ def cuda_graph(fault: bool, clock: Clock) -> None:  # noqa: ARG001 - healthy in 
     _fast()
     model = _transformer(width=1024, layers=6)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=True)
-    tokens = torch.randint(0, 16000, (16, 512), device="cuda")
+    tokens = torch.randint(0, 16000, (16, 512), device=device())
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         for _ in range(3):
@@ -517,11 +523,11 @@ def accumulate_bf16(fault: bool, clock: Clock) -> None:  # noqa: ARG001 - health
     _fast()
     model = _transformer(width=1024, layers=6)
     optimizer = _adam(model)
-    tokens = torch.randint(0, 16000, (16, 512), device="cuda")
+    tokens = torch.randint(0, 16000, (16, 512), device=device())
     while True:
         optimizer.zero_grad(set_to_none=True)
         for _ in range(4):
-            with torch.autocast("cuda", dtype=torch.bfloat16):
+            with torch.autocast(device(), dtype=torch.bfloat16):
                 out = model(tokens)
                 loss = functional.cross_entropy(out.reshape(-1, out.shape[-1]).float(), tokens.reshape(-1)) / 4
             loss.backward()

@@ -291,6 +291,8 @@ def part_try(session: Session, names: list[str]) -> None:
         with contextlib.suppress(OSError):
             (session.out / "trials.jsonl").open("a").write(json.dumps({"words": words, "name": name, **found}) + "\n")
         session.card(f"try {words} {name}", out + err)
+        for notes in sorted(folder.glob("*deterministic*/trial-*.jsonl")):
+            session.card(f"{notes.parent.name}", notes.read_text(errors="replace")[:1500])
         for output in sorted(folder.glob("*/output.txt")):
             text = output.read_text(errors="replace")
             if "Traceback" in text or "rror" in text:

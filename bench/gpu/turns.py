@@ -21,7 +21,7 @@ LOOPS = {
     "device-bound": (1024, 8, 32, 512),
 }
 _STRETCH_S = 0.4
-_ROUNDS = 30
+_ROUNDS = 20
 
 
 def _loop(width: int, layers: int, batch: int, length: int) -> Callable[[int], float]:

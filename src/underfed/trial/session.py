@@ -18,7 +18,8 @@ from underfed.trial.truth import LATER_STEPS, needs_reference, repeats, strays
 BASE = "baseline"
 SCOUT = "first"
 REFERENCE = "reference"
-DETERMINISTIC = ("deterministic", "on")
+#: How deterministic mode is tried: first as torch means it, then without the operations that have no such form.
+DETERMINISTIC = (("deterministic", "strict"), ("deterministic", "lenient"))
 
 
 @dataclass(kw_only=True)
@@ -47,6 +48,9 @@ class Session:
     """The baseline in float64, where a change that adds in another order is held against it."""
     repeated: list[Done] = field(default_factory=list)
     """Short runs in deterministic mode, where the baseline's own losses stray without it: for the numbers alone."""
+    mode: tuple[str, str] = DETERMINISTIC[0]
+    extra: int = 0
+    """How many runs were made for the numbers alone."""
     complete: bool = False
 
     def run(self) -> None:
@@ -90,18 +94,23 @@ class Session:
         if not acted or not strays([done.measured for done in self.of(BASE)]):
             return
         self.say("the baseline's own losses differ from run to run: short runs in deterministic mode, for the numbers")
-        for arm in (None, *acted, None):
-            switches = (*(arm.switches if arm is not None else ()), DETERMINISTIC)
-            done = self._for_numbers(arm.name if arm is not None else BASE, "deterministic-", switches)
-            self.repeated.append(done)
-            if done.crashed and arm is None:
-                self.say("the command fails in deterministic mode")
-                return
+        for self.mode in DETERMINISTIC:
+            self.repeated = [self._deterministic(None)]
+            if not self.repeated[0].crashed:
+                break
+        else:
+            self.say("the command fails in deterministic mode")
+            return
+        self.repeated += [self._deterministic(arm) for arm in (*acted, None)]
+
+    def _deterministic(self, arm: Change | None) -> Done:
+        switches = arm.switches if arm is not None else ()
+        return self._for_numbers(arm.name if arm is not None else BASE, "deterministic-", (*switches, self.mode))
 
     def _for_numbers(self, arm: str, kind: str, switches: tuple[tuple[str, str | None], ...]) -> Done:
         """Make a run of as many steps as are compared; its times are not used."""
-        number = len(self.runs) + len(self.repeated) + 1
-        folder = self.folder / f"{number:02d}-{slug(kind + arm)}"
+        self.extra += 1
+        folder = self.folder / f"{len(self.runs) + self.extra:02d}-{slug(kind + arm)}"
         return run_once(
             self.plan.command,
             folder,
@@ -120,7 +129,7 @@ class Session:
                 break
         else:
             return
-        mode = (DETERMINISTIC,) if self.deterministic(arm) else ()
+        mode = (self.mode,) if self.deterministic(arm) else ()
         done = self._for_numbers(REFERENCE, "", (("reference", "fp64"), *mode))
         if done.crashed or not done.measured.acted:
             self.say("the run in float64 that the numbers would be held against failed: they are held to a tolerance")
