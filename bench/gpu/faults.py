@@ -126,11 +126,32 @@ def _transformer(width: int = 1024, layers: int = 8, vocab: int = 16000) -> Any:
     return Model().to(device())
 
 
-def _resnet(**options: Any) -> Any:
+def _resnet() -> Any:
+    """A ResNet of basic blocks, 34 layers deep, in channels_last."""
     import torch
-    import torchvision
+    from torch import nn
+    from torch.nn import functional
 
-    return torchvision.models.resnet50(**options).to(device()).to(memory_format=torch.channels_last)
+    class Block(nn.Module):
+        def __init__(self, inner: int, outer: int, stride: int) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(inner, outer, 3, stride, 1, bias=False)
+            self.second = nn.Conv2d(outer, outer, 3, 1, 1, bias=False)
+            self.norms = nn.ModuleList(nn.BatchNorm2d(outer) for _ in range(2))
+            self.past = nn.Conv2d(inner, outer, 1, stride) if inner != outer else nn.Identity()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = functional.relu(self.norms[0](self.first(x)))
+            return functional.relu(self.norms[1](self.second(y)) + self.past(x))
+
+    blocks, inner = [], 64
+    for outer, depth in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for at in range(depth):
+            blocks.append(Block(inner, outer, 2 if at == 0 and outer != 64 else 1))
+            inner = outer
+    stem = (nn.Conv2d(3, 64, 7, 2, 3), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+    net = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+    return net.to(device()).to(memory_format=torch.channels_last)
 
 
 def _step(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
@@ -419,7 +440,7 @@ def hf_trainer(fault: bool, clock: Clock) -> None:
             folder,
             per_device_train_batch_size=32,
             max_steps=clock.warm + clock.steps,
-            bf16=True,
+            bf16=device() == "cuda",
             dataloader_num_workers=0 if fault else 12,
             save_strategy="no",
             report_to=[],
