@@ -42,8 +42,17 @@ def fetches(seen) -> list[list[int | None]]:
     return [row for log in logs for line in log.of(r.Fetches) for row in line.rows]
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(
+    ("context", "persistent"),
+    [
+        ("fork", False),
+        ("fork", True),
+        ("spawn", True),
+        ("forkserver", True),
+        pytest.param("spawn", False, marks=pytest.mark.slow),
+        pytest.param("forkserver", False, marks=pytest.mark.slow),
+    ],
+)
 def test_every_fetch_of_every_worker_is_seen(run: Run, context: str, persistent: bool) -> None:
     seen = run(source(SLEEP, f"2, {context!r}, {persistent}"))
     assert seen.code == 0, seen.err

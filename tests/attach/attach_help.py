@@ -20,6 +20,8 @@ import pytest
 SCRIPTS = Path(__file__).parent / "scripts"
 UNDERFED = [sys.executable, "-m", "underfed"]
 ALONE = [sys.executable]
+#: A Python without torch that goes on until it is ended.
+PLAIN = [sys.executable, "-c", "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.01)"]
 #: Ranks below a launcher of torch's own.
 TWO_RANKS = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 
@@ -134,6 +136,11 @@ def look_at(name: str, *words: str, launcher: list[str] = ALONE, seconds: float 
             if seen.head != "short of CPUs":
                 return seen
         pytest.skip("other programs take most of this machine's CPUs, and that is then the truth")
+
+
+def state(pid: int) -> str:
+    """Return the letter of a process: R, S, T, Z."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def line_of(name: str, mark: str) -> str:

@@ -42,8 +42,8 @@ if __name__ == '__main__':
         ("fork", 0, 40, "new"),
         ("fork", 1, 20, "new"),
         ("fork", 2, 20, "kept"),
-        ("spawn", 1, 1, "new"),
         ("forkserver", 2, 2, "new"),
+        pytest.param("spawn", 1, 1, "new", marks=pytest.mark.slow),
         *(
             pytest.param(method, workers, epochs, kept, marks=pytest.mark.slow)
             for method, epochs, kept in [("fork", 200, "new"), ("spawn", 99, "kept"), ("forkserver", 9, "new")]
@@ -162,7 +162,9 @@ dist.destroy_process_group()
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(("failures", "restarts", "code"), [(0, 0, 0), (1, 1, 0), (9, 0, 1)])
+@pytest.mark.parametrize(
+    ("failures", "restarts", "code"), [pytest.param(0, 0, 0, marks=pytest.mark.slow), (1, 1, 0), (9, 0, 1)]
+)
 def test_habit_51_ranks_and_restarts_of_torchrun(room, failures, restarts, code):
     from underfed.recording.read import read
 

@@ -28,8 +28,11 @@ pytestmark = [pytest.mark.torch, pytest.mark.skipif(sys.platform != "linux", rea
 class Rows(torch.utils.data.Dataset):
     """Rows that wait; `labels` as transformers wants them."""
 
+    def __init__(self, steps: int = 60) -> None:
+        self.steps = steps
+
     def __len__(self) -> int:
-        return 4 * 60
+        return 4 * self.steps
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         time.sleep(0.006)
@@ -87,7 +90,7 @@ def test_the_hf_trainer_is_watched_and_its_numbers_stay(tmp_path: Path, caplog: 
     assert underfed.open(tmp_path / "recording").processes
 
 
-def lightning_fit(folder: Path, callbacks: list[Any], *, fails: bool = False) -> Any:
+def lightning_fit(folder: Path, callbacks: list[Any], *, steps: int = 60, fails: bool = False) -> Any:
     import lightning.pytorch as pl
     from lightning.pytorch.loggers import CSVLogger
 
@@ -114,7 +117,7 @@ def lightning_fit(folder: Path, callbacks: list[Any], *, fails: bool = False) ->
         callbacks=callbacks,
     )
     module = Module()
-    trainer.fit(module, torch.utils.data.DataLoader(Rows(), batch_size=4))
+    trainer.fit(module, torch.utils.data.DataLoader(Rows(steps), batch_size=4))
     return trainer, module
 
 
@@ -137,7 +140,7 @@ def test_lightning_is_watched_and_its_loggers_get_the_budget(tmp_path: Path) -> 
 
 
 def test_a_fit_that_fails_leaves_nothing_armed(tmp_path: Path) -> None:
-    lightning_fit(tmp_path / "plain", [])  # Lightning leaves something of its own in the DataLoader
+    lightning_fit(tmp_path / "plain", [], steps=5)  # Lightning leaves something of its own in the DataLoader
     before = touched()
     callback = underfed.callbacks.LightningCallback()
     with pytest.raises(RuntimeError, match="mine"):
@@ -147,12 +150,12 @@ def test_a_fit_that_fails_leaves_nothing_armed(tmp_path: Path) -> None:
 
 
 def test_each_fit_is_watched_anew_also_behind_one_that_failed_unsaid(tmp_path: Path) -> None:
-    lightning_fit(tmp_path / "plain", [])
+    lightning_fit(tmp_path / "plain", [], steps=5)
     before = touched()
     callback = underfed.callbacks.LightningCallback()
     found = []
     for number in range(2):
-        lightning_fit(tmp_path / str(number), [callback])
+        lightning_fit(tmp_path / str(number), [callback], steps=20)
         found.append(callback.diagnosis)
     assert None not in found
     assert found[0] is not found[1]
@@ -180,7 +183,7 @@ def test_what_follows_may_fail_and_the_training_goes_on(tmp_path: Path, caplog: 
 
     callback = underfed.callbacks.LightningCallback(then=broken)
     with caplog.at_level(logging.WARNING, logger="underfed"):
-        lightning_fit(tmp_path, [callback])
+        lightning_fit(tmp_path, [callback], steps=20)
     assert "the tracker is away" in caplog.text
     assert callback.diagnosis is not None
 

@@ -42,7 +42,8 @@ def spinning(count: int) -> Iterator[None]:
 
 def watched(tmp_path: Path) -> dict[str, Any]:
     file = tmp_path / "d.json"
-    words = ["--out", tmp_path / "recording", "--json", file, "--", sys.executable, SCRIPTS / "healthy_mlp.py"]
+    command = [sys.executable, SCRIPTS / "healthy_mlp.py", "--epochs", "2"]
+    words = ["--out", tmp_path / "recording", "--json", file, "--", *command]
     subprocess.run(
         [sys.executable, "-m", "underfed", "run", *words], env=environment(), check=True, capture_output=True
     )

@@ -12,8 +12,17 @@ from harness import HERE, run
 pytestmark = pytest.mark.torch
 
 
-@pytest.mark.parametrize("window", ["off", "10"])
-@pytest.mark.parametrize("kind", ["mlp", "workers", "dropout"])
+@pytest.mark.parametrize(
+    ("kind", "window"),
+    [
+        ("mlp", "off"),
+        ("workers", "10"),
+        ("dropout", "10"),
+        pytest.param("mlp", "10", marks=pytest.mark.slow),
+        pytest.param("workers", "off", marks=pytest.mark.slow),
+        pytest.param("dropout", "off", marks=pytest.mark.slow),
+    ],
+)
 def test_losses_are_the_same_to_the_last_bit(kind: str, window: str, tmp_path: Path) -> None:
     if importlib.util.find_spec("torch") is None:
         pytest.skip("not installed here: torch")

@@ -13,20 +13,32 @@ TRACES = shared_traces()
 NOT_TRACES = {"resnet_2gpu_et.json.gz", "rocprof__908_results.json.gz"}
 
 
+def name_of(path):
+    return "/".join(path.parts[-3:])
+
+
 def test_the_shared_traces_are_here():
     if not TRACES:
         pytest.skip(f"no shared traces beside the repository ({SHARED})")
     assert len(TRACES) > 60
 
 
-@pytest.mark.parametrize("path", TRACES, ids=lambda path: "/".join(path.parts[-3:]))
-def test_totals_equal_the_sweep(path):
-    if path.name in NOT_TRACES:
-        with pytest.raises(UsageError):
-            trace_facts(path)
-        return
-    events = load(path)
-    facts = trace_facts(path)
+@pytest.mark.parametrize("path", [p for p in TRACES if p.name in NOT_TRACES], ids=name_of)
+def test_what_is_no_trace_is_refused(path):
+    with pytest.raises(UsageError):
+        trace_facts(path)
+
+
+@pytest.mark.parametrize("path", [p for p in TRACES if p.name not in NOT_TRACES], ids=name_of)
+def test_totals_equal_the_sweep_and_the_work_of_steps_a_plain_join(path):
+    events, facts = load(path), trace_facts(path)
+    assert_totals(events, facts)
+    if "zoo" in path.parts:
+        assert_work_of_steps(events, facts)
+
+
+def assert_totals(events, facts):
+    """Totals of each device equal the sweep."""
     assert facts.events == len(events)
     totals = device_totals(events)
     assert {device.id for device in facts.devices} == set(totals)
@@ -37,9 +49,8 @@ def test_totals_equal_the_sweep(path):
         assert sum(device.idle_ns.values()) + device.region_busy_ns == device.region_ns
 
 
-@pytest.mark.parametrize("path", [p for p in TRACES if "zoo" in p.parts], ids=lambda path: "/".join(path.parts[-3:-1]))
-def test_step_work_by_correlation_equals_a_plain_join(path):
-    events = load(path)
+def assert_work_of_steps(events, facts):
+    """The work of each step, found by correlation, equals a join of plain loops."""
     calls = {}
     for event in events:
         if event.get("cat") in ("cuda_runtime", "cuda_driver"):
@@ -49,7 +60,6 @@ def test_step_work_by_correlation_equals_a_plain_join(path):
         for event in events
         if str(event.get("name")).startswith("ProfilerStep#") and event["cat"] == "user_annotation"
     ]
-    facts = trace_facts(path)
     assert [step.number for step in facts.steps] == sorted(int(event["name"].split("#")[1]) for event in steps)
     rows = [e for e in events if e.get("ph") == "X" and e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
     for step in facts.steps:

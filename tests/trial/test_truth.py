@@ -194,7 +194,7 @@ for _ in range(150):
 
 @pytest.mark.torch
 def test_a_change_of_order_is_held_against_float64(tmp_path: Path) -> None:
-    found = tried(tmp_path, ["channels_last"], written(tmp_path, CONVOLUTIONS))
+    found = tried(tmp_path, ["channels_last"], written(tmp_path, CONVOLUTIONS), timed=False)
     truth = found.arm("channels_last=on")["truth"]
     assert truth["ok"] is True and truth["numbers"] == "within-tolerance", found.page
     assert truth["baseline_off"] < 1e-5, "rounding alone"

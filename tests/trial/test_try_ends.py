@@ -24,7 +24,7 @@ def test_a_change_that_alters_the_numbers_is_caught(tmp_path: Path) -> None:
     path = Path(command[-1])
     source = path.read_text().replace("        loss = nn", f"        {text}        loss = nn", 1)
     path.write_text(source)
-    found = tried(tmp_path, ["T4=1"], command)
+    found = tried(tmp_path, ["T4=1"], command, timed=False)
     arm = found.arm("T4=1")
     assert arm["truth"]["ok"] is False and arm["truth"]["numbers"] == "differ", found.page
     assert found.code == 1 and "FAILED" in found.page
@@ -32,7 +32,7 @@ def test_a_change_that_alters_the_numbers_is_caught(tmp_path: Path) -> None:
 
 def test_a_crash_in_the_changed_run_is_no_gain(tmp_path: Path) -> None:
     command = script(tmp_path, "if loader.num_workers: raise ValueError('no workers please')")
-    found = tried(tmp_path, ["T4=2"], command)
+    found = tried(tmp_path, ["T4=2"], command, timed=False)
     arm = found.arm("T4=2")
     assert found.code == 1 and arm["outcome"] == "crashed" and arm["exit_code"] == 1
     assert "no workers please" in found.page and arm["gain"] is None
@@ -70,7 +70,7 @@ def test_switches_without_a_device_have_nothing_to_act_on(tmp_path: Path) -> Non
 
     if torch.cuda.is_available():
         pytest.skip("there is a device here")
-    found = tried(tmp_path, ["T9"], script(tmp_path))
+    found = tried(tmp_path, ["T9"], script(tmp_path), timed=False)
     arm = found.arm("T9")
     assert arm["outcome"] == "not-applied" and "no device" in arm["text"] and arm["gain"] is None
 
@@ -112,7 +112,7 @@ SWITCHES = [
 @pytest.mark.slow
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_every_switch_leaves_a_script_running(tmp_path: Path, switch: str) -> None:
-    found = tried(tmp_path, [switch], script(tmp_path))
+    found = tried(tmp_path, [switch], script(tmp_path), timed=False)
     (arm,) = found.trial["arms"]
     told = {"no-change", "not-applied", "faster", "slower"}
     assert arm["outcome"] in told or "too disturbed to tell" in arm["text"], found.page
