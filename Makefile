@@ -26,9 +26,11 @@ check: $(VENV)/.tested
 	$(BIN)/underfed stale $(FIGURES)
 
 # The long forms (`slow`) run with `make test-all`; CI runs their short forms. Tests that judge what real runs took
-# (`alone`) have the machine for themselves; the rest share its cores.
+# (`alone`) have the machine for themselves. The rest share it, one more at a time than CI has cores, since they wait for
+# processes, pipes and links half of their time; a file stays together, as its tests share what takes long to make,
+# and tests/conftest.py has the files in an order that ends well.
 test: check
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not alone"
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not slow and not alone"
 	$(BIN)/python -m pytest -q -m "not slow and alone"
 
 test-all: check

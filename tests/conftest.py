@@ -41,6 +41,9 @@ BESIDE = {
 }
 """Files of those folders that judge no timing."""
 
+LONGEST = ("trial", "planted", "agent", "habits", "docs", "library", "carry", "pictures")
+"""Folders that begin: what takes long and comes last would be waited for by one process while the others have ended."""
+
 
 def pytest_configure() -> None:
     """Take back the signals that `nohup` and a shell's `&` make every process below them ignore."""
@@ -54,8 +57,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the machine for itself."""
+    """Mark what needs the machine for itself, and begin with what takes longest."""
     for item in items:
-        folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+        folder = folder_of(item)
         if (folder in ALONE and item.path.name not in BESIDE) or item.path.name == "test_demo.py":
             item.add_marker(pytest.mark.alone)
+    items.sort(key=lambda item: LONGEST.index(folder_of(item)) if folder_of(item) in LONGEST else len(LONGEST))
+
+
+def folder_of(item: pytest.Item) -> str:
+    """Return the folder of tests/ that holds a test."""
+    return item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""

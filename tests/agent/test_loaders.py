@@ -45,10 +45,10 @@ def fetches(seen) -> list[list[int | None]]:
 @pytest.mark.parametrize(
     ("context", "persistent"),
     [
-        ("fork", False),
         ("fork", True),
         ("spawn", True),
         ("forkserver", True),
+        pytest.param("fork", False, marks=pytest.mark.slow),
         pytest.param("spawn", False, marks=pytest.mark.slow),
         pytest.param("forkserver", False, marks=pytest.mark.slow),
     ],
@@ -93,8 +93,15 @@ print(*total.tolist(), time.perf_counter() - begin)
 """
 
 
-@pytest.mark.parametrize("work", [SLEEP, COMPUTE])
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("workers", "work"),
+    [
+        (0, COMPUTE),
+        (1, SLEEP),
+        pytest.param(0, SLEEP, marks=pytest.mark.slow),
+        pytest.param(1, COMPUTE, marks=pytest.mark.slow),
+    ],
+)
 def test_wall_and_cpu_time_are_those_of_the_datasets_own_clocks(run: Run, work: str, workers: int) -> None:
     """However busy the machine is: the fetches follow one another, so that none can take time of outside the loop."""
     seen = run(OWN_CLOCK.format(work=work, workers=workers))

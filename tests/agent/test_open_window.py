@@ -45,8 +45,15 @@ def traces(folder: Path) -> list[dict[str, Any]]:
     return [found for line in lines if (found := json.loads(line)).get("k") == "trace"]
 
 
-@pytest.mark.parametrize("how", ["plain", "fork"])
-@pytest.mark.parametrize(("steps", "state"), [(4, "saved"), (1, "skipped")])
+@pytest.mark.parametrize(
+    ("steps", "state", "how"),
+    [
+        (4, "saved", "plain"),
+        (1, "skipped", "fork"),
+        pytest.param(4, "saved", "fork", marks=pytest.mark.slow),
+        pytest.param(1, "skipped", "plain", marks=pytest.mark.slow),
+    ],
+)
 def test_the_window_is_closed_at_the_exit(run: Callable[..., Any], steps: int, state: str, how: str) -> None:
     watched = run(ENDS_IN_THE_WINDOW, str(steps), how)
     assert watched.code == 3

@@ -40,7 +40,7 @@ if __name__ == '__main__':
     ("method", "workers", "epochs", "kept"),
     [
         ("fork", 0, 40, "new"),
-        ("fork", 1, 20, "new"),
+        pytest.param("fork", 1, 20, "new", marks=pytest.mark.slow),
         ("fork", 2, 20, "kept"),
         ("forkserver", 2, 2, "new"),
         pytest.param("spawn", 1, 1, "new", marks=pytest.mark.slow),
@@ -67,7 +67,7 @@ def test_habit_45_loader_workers_are_seen_and_nothing_locks_up(room, method, wor
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("force", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_habit_46_set_start_method_still_works(room, force):
     script = room.script(
         "import multiprocessing, torch, torch.multiprocessing as mp\n"
@@ -80,7 +80,9 @@ def test_habit_46_set_start_method_still_works(room, force):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("end", ["os._exit(0)", "os.kill(os.getpid(), 9)", "time.sleep(60)"])
+@pytest.mark.parametrize(
+    "end", ["os.kill(os.getpid(), 9)", "time.sleep(60)", pytest.param("os._exit(0)", marks=pytest.mark.slow)]
+)
 def test_habit_47_what_a_worker_saw_is_there_however_it_ends(room, end):
     """Two seconds of items, then os._exit, SIGKILL, or terminate() from outside."""
     from underfed.recording.read import read

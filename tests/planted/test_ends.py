@@ -17,7 +17,12 @@ from planted_judge import Runs, assert_bound, assert_harmless, assert_plain_spee
 
 pytestmark = pytest.mark.torch
 
-ENDS = [pytest.param(p, id=p.id) for p in PLANTED if "unknown" in p.bounds]
+#: test_planted.py runs exits_3 in CI.
+ENDS = [
+    pytest.param(p, id=p.id, marks=[pytest.mark.slow] if p.id == "exits_3" else [])
+    for p in PLANTED
+    if "unknown" in p.bounds
+]
 UNKNOWN = [pytest.param(p, id=p.id) for p in PLANTED if p.bounds == ("unknown",)]
 
 

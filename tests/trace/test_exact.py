@@ -17,6 +17,14 @@ def name_of(path):
     return "/".join(path.parts[-3:])
 
 
+#: CI reads all traces by other people, and those of the labelled runs with their fault.
+ALL = [
+    pytest.param(path, marks=[pytest.mark.slow] if "after" in path.parts else [])
+    for path in TRACES
+    if path.name not in NOT_TRACES
+]
+
+
 def test_the_shared_traces_are_here():
     if not TRACES:
         pytest.skip(f"no shared traces beside the repository ({SHARED})")
@@ -29,7 +37,7 @@ def test_what_is_no_trace_is_refused(path):
         trace_facts(path)
 
 
-@pytest.mark.parametrize("path", [p for p in TRACES if p.name not in NOT_TRACES], ids=name_of)
+@pytest.mark.parametrize("path", ALL, ids=name_of)
 def test_totals_equal_the_sweep_and_the_work_of_steps_a_plain_join(path):
     events, facts = load(path), trace_facts(path)
     assert_totals(events, facts)

@@ -36,7 +36,7 @@ def test_student_is_what_tables_print(freedom: int) -> None:
     assert stats.t975(freedom) == pytest.approx(TABLE[freedom], abs=6e-4)
 
 
-@pytest.mark.parametrize("pairs", [2, 4, 8])
+@pytest.mark.parametrize("pairs", [2, 4, pytest.param(8, marks=pytest.mark.slow)])
 def test_the_same_against_the_same_is_seldom_called_a_change(pairs: int) -> None:
     found = calls(pairs, 1.0)
     assert found["faster"] + found["slower"] <= 0.05

@@ -160,7 +160,7 @@ def test_the_reference_is_what_the_script_gives_when_it_trains_in_float64_itself
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(("own", "says"), [(None, "was not set"), ("2", "was 2")])
+@pytest.mark.parametrize(("own", "says"), [("2", "was 2"), pytest.param(None, "was not set", marks=pytest.mark.slow)])
 def test_threads_are_set_before_torch_starts_and_said_to_act(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str | None, says: str
 ) -> None:
