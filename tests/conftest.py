@@ -41,7 +41,7 @@ BESIDE = {
 }
 """Files of those folders that judge no timing."""
 
-LONGEST = ("trial", "planted", "agent", "habits", "docs", "library", "carry", "pictures")
+LONGEST = ("trial", "planted", "agent", "habits", "docs", "library", "carry", "pictures", "trace", "read", "remote")
 """Folders that begin: what takes long and comes last would be waited for by one process while the others have ended."""
 
 

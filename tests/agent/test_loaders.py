@@ -115,6 +115,7 @@ def test_wall_and_cpu_time_are_those_of_the_datasets_own_clocks(run: Run, work: 
     assert all(row[6] <= row[1] for row in rows), "collating is a part of a fetch"
 
 
+@pytest.mark.alone  # what holds a few of the chosen fetches up counts thirteenfold
 def test_a_few_of_many_short_fetches_stand_for_all(run: Run) -> None:
     """Against a stopwatch in the dataset; every eighth sample is slow, which a fixed stride would meet or miss."""
     body = """

@@ -14,8 +14,8 @@ from underfed.pictures import html
 from underfed.pictures.material import load
 
 DRAWN = [
-    *("ckpt_stall", "workers_few", "respawn", "healthy_resnet"),
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("tiny_ops", "nchw")),
+    *("ckpt_stall", "healthy_resnet"),
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("workers_few", "respawn", "tiny_ops", "nchw")),
 ]
 RANKS = {"dlrm": ("traces/param/dlrm_8rank_worker*.json.gz",), "sampled": ("traces/hta/trace_filter__sampled_rank-*",)}
 

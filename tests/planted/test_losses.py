@@ -15,11 +15,11 @@ pytestmark = pytest.mark.torch
 @pytest.mark.parametrize(
     ("kind", "window"),
     [
-        ("mlp", "off"),
-        ("workers", "10"),
+        ("workers", "off"),
         ("dropout", "10"),
+        pytest.param("mlp", "off", marks=pytest.mark.slow),
         pytest.param("mlp", "10", marks=pytest.mark.slow),
-        pytest.param("workers", "off", marks=pytest.mark.slow),
+        pytest.param("workers", "10", marks=pytest.mark.slow),
         pytest.param("dropout", "off", marks=pytest.mark.slow),
     ],
 )

@@ -128,7 +128,7 @@ def check(tmp_path, count, seed):
 
 
 def test_mutated_traces_end_in_facts_or_one_line(tmp_path):
-    check(tmp_path, int(os.environ.get("UNDERFED_MUTATIONS", "250")), seed=1)
+    check(tmp_path, int(os.environ.get("UNDERFED_MUTATIONS", "150")), seed=1)
 
 
 @pytest.mark.slow
