@@ -26,6 +26,7 @@ BESIDE = {
     "test_kept.py",
     "test_library_page.py",
     "test_live_draw.py",
+    "test_live_elsewhere.py",
     "test_live_state.py",
     "test_losses.py",
     "test_noise.py",

@@ -196,3 +196,30 @@ print("ready", flush=True)
 while True:
     load_batch()
 """
+
+
+#: Steps that wait, with lines on stdout and a bar on stderr that is drawn over itself; `quiet` writes nothing.
+LOOP = """
+import sys, time
+import torch
+torch.set_num_threads(1)
+quiet = "quiet" in sys.argv
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(int(sys.argv[1])):
+    time.sleep(0.01)
+    optimizer.zero_grad()
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+    if not quiet and step % 5 == 0:
+        print(f"line {step}", flush=True)
+    if not quiet:
+        sys.stderr.write(f"\\rbar {step}")
+        sys.stderr.flush()
+print("\\nlast words")
+"""
+
+
+def live(tmp_path: Path, *command: str, how: str = "--live") -> list[str]:
+    """Return the words that run a command below `run --live`."""
+    return [*UNDERFED, "run", how, "--window", "off", "--out", str(tmp_path / "recording"), "--", *command]

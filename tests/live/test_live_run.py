@@ -9,30 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from live_help import UNDERFED, environment, terminal
+from live_help import LOOP, environment, live, terminal
 
 pytest.importorskip("torch")
 
-#: Steps that wait, with lines on stdout and a bar on stderr that is drawn over itself; `quiet` writes nothing.
-LOOP = """
-import sys, time
-import torch
-torch.set_num_threads(1)
-quiet = "quiet" in sys.argv
-model = torch.nn.Linear(8, 8)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(int(sys.argv[1])):
-    time.sleep(0.01)
-    optimizer.zero_grad()
-    model(torch.ones(2, 8)).sum().backward()
-    optimizer.step()
-    if not quiet and step % 5 == 0:
-        print(f"line {step}", flush=True)
-    if not quiet:
-        sys.stderr.write(f"\\rbar {step}")
-        sys.stderr.flush()
-print("\\nlast words")
-"""
 ENDLESS = "1000000"
 
 
@@ -41,10 +21,6 @@ def script(tmp_path: Path) -> str:
     path = tmp_path / "train.py"
     path.write_text(LOOP)
     return str(path)
-
-
-def live(tmp_path: Path, *command: str, how: str = "--live") -> list[str]:
-    return [*UNDERFED, "run", how, "--window", "off", "--out", str(tmp_path / "recording"), "--", *command]
 
 
 def test_the_last_row_is_ours_and_the_commands_lines_are_all_there_in_their_order(tmp_path: Path, script: str) -> None:
@@ -65,28 +41,6 @@ def test_the_last_row_is_ours_and_the_commands_lines_are_all_there_in_their_orde
         lines = [line for line in rest.replace(b"\x1bD\x1b[A", b"").split(b"\r\n") if b"line " in line]
         assert [int(line.rpartition(b"line ")[2]) for line in lines] == list(range(0, 300, 5))
         assert b"last words" in rest
-
-
-def test_output_that_goes_elsewhere_is_the_same_to_the_byte(tmp_path: Path, script: str) -> None:
-    plain = subprocess.run([sys.executable, script, "60"], capture_output=True, check=True)
-    out, err = tmp_path / "out", tmp_path / "err"
-    with terminal(live(tmp_path, sys.executable, script, "60"), redirect=f"> {out} 2> {err}") as term:
-        assert term.end() == 0
-        assert term.raw == b"", "nothing where stderr is no terminal"
-    assert out.read_bytes() == plain.stdout
-    assert plain.stderr in err.read_bytes()
-    assert b"\x1b" not in err.read_bytes()
-
-
-@pytest.mark.slow
-def test_stdout_alone_that_goes_elsewhere_is_the_same_to_the_byte(tmp_path: Path, script: str) -> None:
-    plain = subprocess.run([sys.executable, script, "60"], capture_output=True, check=True)
-    out = tmp_path / "out"
-    with terminal(live(tmp_path, sys.executable, script, "60"), redirect=f"> {out}") as term:
-        assert term.end() == 0
-        assert term.sane()
-        assert b"\x1b7" in term.raw
-    assert out.read_bytes() == plain.stdout
 
 
 def test_streams_stay_terminals_and_stdin_is_the_commands(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ from planted_judge import (
 pytestmark = pytest.mark.torch
 
 LIVE = {
-    "read_from_store", "heavy_augment", "short_epochs", "one_shard_stream", "csv_generator",  # data
+    "read_from_store", "heavy_augment", "short_epochs", "csv_generator",  # data
     "checkpoint_often", "estimate_loss", "tiny_ops", "compile_shapes",  # host
     "list_of_batches", "own_profiler", "own_settrace", "own_handlers",  # compute, and programs with eyes of their own
-    "hf_trainer", "lightning_fit",  # frameworks
+    "lightning_fit",  # a framework; tests/library trains with others
     "ddp_slow_rank", "ddp_no_sync",  # ranks
     "exits_3",  # ends early; test_ends.py has the others
 }  # fmt: skip
