@@ -1,6 +1,6 @@
 """`underfed run` against scripts whose fault is known: bound, first rule, place, silence, and an untouched script.
 
-CI runs those of LIVE: each bound, each kind of fault, ranks, frameworks, and healthy ones. The others are `slow`; their
+CI runs those of LIVE: each bound, each kind of fault, ranks, a framework, a healthy one. The others are `slow`; their
 short form is test_kept.py, which judges the recordings of all of them in the same words.
 """
 
