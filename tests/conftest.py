@@ -15,8 +15,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 HERE = Path(__file__).parent
 ALONE = {"attach", "compare", "library", "live", "planted", "remote", "trial", "tune"}
-"""Folders whose tests judge what real runs took; beside other tests they would judge those as well. Single tests of other
-folders carry the marker themselves."""
+"""Folders whose tests judge what real runs took; beside other tests they would judge those as well. Single tests
+of other folders carry the marker themselves."""
 
 BESIDE = {
     "test_completion.py",
