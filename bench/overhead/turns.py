@@ -3,7 +3,8 @@
 Two processes never have the same memory layout, and on a shared machine no two seconds are alike: between processes a
 loop of 0.5 ms differs from itself by more than what is looked for. So the loop runs bare, watched, bare in one process,
 over and over, in short stretches, with the same agent as under `underfed run`; a round's cost is the watched stretch
-less the mean of its neighbours. The same with nothing switched on, `bare again`, is what the method itself shows. A
+less the mean of its neighbours. Looks at the training thread are rarer once there were many of them: `watched later`
+begins with as many. The same with nothing switched on, `bare again`, is what the method itself shows. A
 round gives one difference of the medians and one of the 10th percentiles, which a busy machine disturbs less; printed
 are the medians of all rounds with their 95 % intervals (bootstrap).
 """
@@ -13,14 +14,15 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from loop import make
 from run import SIZES_MS, header
 
 import underfed
+from underfed.observe.agent import sampler
 
 #: A stretch in ms: short, so that the machine is the same in its neighbours.
 _STRETCH_MS = 25.0
@@ -34,8 +36,19 @@ def stretch(times: list[int]) -> tuple[float, float]:
     return statistics.median(steady) / 1e3, steady[len(steady) // 10] / 1e3
 
 
-def watching(on: bool) -> AbstractContextManager[Any]:
-    return underfed.watch(window=None) if on else nullcontext()
+@contextmanager
+def later() -> Iterator[None]:
+    """Watch as the agent does once it has looked often."""
+    with underfed.watch(window=None):
+        sampler._looks = sampler.MANY
+        yield
+
+
+ARMS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "watched": lambda: underfed.watch(window=None),
+    "watched later": later,
+    "bare again": nullcontext,
+}
 
 
 def row(name: str, bare: float, rounds: list[tuple[float, float]]) -> str:
@@ -54,11 +67,11 @@ def median_interval(values: tuple[float, ...]) -> tuple[float, float]:
 
 
 def difference(
-    loop: Callable[[int, int], list[int]], work: int, steps: int, on: bool
+    loop: Callable[[int, int], list[int]], work: int, steps: int, arm: str
 ) -> tuple[float, tuple[float, float]]:
     """Return the bare median of one round and what watching added to median and 10th percentile, in us."""
     before = stretch(loop(work, steps))
-    with watching(on):
+    with ARMS[arm]():
         between = stretch(loop(work, steps))
     after = stretch(loop(work, steps))
     added = [b - (a + c) / 2 for a, b, c in zip(before, between, after, strict=True)]
@@ -79,15 +92,14 @@ def main() -> None:
         work = max(0, round((size * 1e3 - base) / unit))
         steps = _LEFT_OUT + max(8, round(_STRETCH_MS / size))
         bares: list[float] = []
-        watched: list[tuple[float, float]] = []
-        again: list[tuple[float, float]] = []
+        found: dict[str, list[tuple[float, float]]] = {arm: [] for arm in ARMS}
         for _ in range(args.rounds):
-            for on, rounds in ((True, watched), (False, again)):
-                bare, added = difference(loop, work, steps, on)
+            for arm, rounds in found.items():
+                bare, added = difference(loop, work, steps, arm)
                 bares.append(bare)
                 rounds.append(added)
-        for name, rounds in (("watched", watched), ("bare again", again)):
-            print(row(name, statistics.median(bares), rounds), flush=True)
+        for arm, rounds in found.items():
+            print(row(arm, statistics.median(bares), rounds), flush=True)
 
 
 if __name__ == "__main__":
