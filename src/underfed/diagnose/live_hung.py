@@ -29,7 +29,8 @@ def hung(found: Sums) -> Decision | None:
         return None
     spots = {rank.member.pid: training_spot(rank.stack, found.seen.sources) for rank in known}
     seconds = f"{found.seen.seconds:.0f} s"
-    inside = [rank for rank in known if spots[rank.member.pid].kind in COMMS]
+    several = max([len(found.ranks), *(rank.member.world or 1 for rank in known)]) > 1
+    inside = [rank for rank in known if _in_collective(spots[rank.member.pid], several)]
     outside = [rank for rank in known if rank not in inside]
     first = spots[known[0].member.pid]
     bound: Bound = "comms" if inside else "data" if first.kind in {"data", "fetch"} else "host"
@@ -45,7 +46,8 @@ def hung(found: Sums) -> Decision | None:
         elif first.kind == "data" and workers is not None:
             text += " Its workers wait as well."
     endless = any(
-        spot.kind in _ENDLESS or _locked(rank, spot) for rank, spot in zip(known, spots.values(), strict=True)
+        spot.kind in _ENDLESS or rank in inside or _locked(rank, spot)
+        for rank, spot in zip(known, spots.values(), strict=True)
     )
     state = "hung" if endless else "stands still"
     longer = f"underfed attach {found.seen.target.pid} --seconds 60: one call longer than the window looks the same"
@@ -58,6 +60,13 @@ def hung(found: Sums) -> Decision | None:
         about=known[0],
         why="hung",
     )
+
+
+def _in_collective(spot: Spot, several: bool) -> bool:
+    """Return whether a rank that stands still does so in a collective: gradients are exchanged inside the backward
+    pass, and one of several ranks that uses no CPU there waits for the others.
+    """
+    return spot.kind in COMMS or (several and spot.kind == "backward")
 
 
 def _locked(rank: RankSum, spot: Spot) -> bool:
