@@ -53,11 +53,13 @@ SCENARIOS = (
         rule="T23",
         short=False,
     ),
-    Ranks(id="sensible_buckets", options=f"{_CROSSING} --cap 0.3", bounds=("compute",), never=_INPUT, short=False),
     Ranks(
-        id="find_unused",  # costs little where it is not needed
+        id="sensible_buckets", options=f"{_CROSSING} --cap 0.3", bounds=("compute", "comms"), never=_INPUT, short=False
+    ),
+    Ranks(
+        id="find_unused",  # one more exchange, of which parameters were used, behind all others
         options=f"{_DEEP} --find-unused",
-        bounds=("compute",),
+        bounds=("compute", "comms"),
         never=("X13", *_INPUT),
         fixed=_DEEP,
         rule="T23",

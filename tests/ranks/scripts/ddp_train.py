@@ -10,6 +10,7 @@ import time
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
@@ -99,6 +100,8 @@ def main():
     )
     if args.link:
         ddp.register_comm_hook(None, Wire(args.link).hook)
+    elif args.half:
+        ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
     opt = torch.optim.SGD(ddp.parameters(), lr=0.01)
     generator = torch.Generator().manual_seed(rank)
     total, begin = 0.0, time.perf_counter()

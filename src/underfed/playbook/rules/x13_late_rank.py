@@ -37,7 +37,7 @@ from __future__ import annotations
 from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Finding, Fix, Gain, Observation, Source
 from underfed.playbook.evidence import Evidence, SkewFacts
-from underfed.playbook.gains import gain_between
+from underfed.playbook.gains import gain_between, slack
 from underfed.playbook.rule import Rule
 
 
@@ -58,6 +58,8 @@ def check(evidence: Evidence) -> Finding | None:
         observed.append(Observation(source=source, text=skew.why, value=_ms(skew.why_ms or 0.0), unit="ms/step"))
     # However equal the ranks are made, no rank gains more than it waits, nor does its own device work go away.
     best = max(step - skew.longest, min(skew.device, step))
+    if evidence.kind == "run":
+        best *= slack(evidence)
     likely = (step - skew.saved, step - 0.8 * skew.saved) if skew.late else None
     gain: Gain = gain_between(evidence, best, likely)
     return RULE.finding(
