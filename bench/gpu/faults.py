@@ -10,13 +10,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import struct
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from frameworks import hf_trainer, lightning
+from nets import Clock, adam, device, fast, images_of, labels_of, resnet, train_step, transformer
 
 
 @dataclass(frozen=True)
@@ -57,132 +59,8 @@ def main() -> None:
         value = "expandable_segments:True" if args.variant == "after" else "expandable_segments:False"
         os.environ["PYTORCH_CUDA_ALLOC_CONF"] = value
     clock = Clock(args.warm, args.steps or LABELS[args.name].steps)
-    globals()[args.name](args.variant == "before", clock)
+    FAULTS[args.name](args.variant == "before", clock)
     print(json.dumps({"name": args.name, "variant": args.variant, "step_ms": clock.step_ms, "losses": clock.losses}))
-
-
-def device() -> str:
-    """Return what to train on; a CPU serves to see that a script runs, `fragments` and `cuda_graph` apart."""
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-class Clock:
-    """Times the steps between `warm` and `warm + steps`; `clock(loss)` ends a step and says whether to go on."""
-
-    def __init__(self, warm: int, steps: int) -> None:
-        self.warm, self.steps, self.done = warm, steps, 0
-        self.began, self.step_ms = 0.0, 0.0
-        self.kept: list[Any] = []
-
-    def __call__(self, loss: Any = None) -> bool:
-        import torch
-
-        self.done += 1
-        if loss is not None and self.done > self.warm + self.steps - 5:
-            self.kept.append(loss.detach())
-        if self.done in (self.warm, self.warm + self.steps):
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
-            if self.done == self.warm:
-                self.began = time.perf_counter()
-            else:
-                self.step_ms = 1e3 * (time.perf_counter() - self.began) / self.steps
-        return self.done < self.warm + self.steps
-
-    @property
-    def losses(self) -> list[str]:
-        return [struct.pack("<f", float(loss)).hex() for loss in self.kept]
-
-
-# ------------------------------------------------------------------------------------------------- models and loops
-
-
-def _fast() -> None:
-    import torch
-
-    torch.manual_seed(0)
-    torch.backends.cuda.matmul.allow_tf32 = True
-    torch.backends.cudnn.allow_tf32 = True
-
-
-def _transformer(width: int = 1024, layers: int = 8, vocab: int = 16000) -> Any:
-    import torch
-    from torch import nn
-
-    layer = nn.TransformerEncoderLayer(width, width // 64, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embed = nn.Embedding(vocab, width)
-            self.body = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
-            self.head = nn.Linear(width, vocab)
-
-        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-            return self.head(self.body(self.embed(tokens)))
-
-    return Model().to(device())
-
-
-def _resnet() -> Any:
-    """A ResNet of basic blocks, 34 layers deep, in channels_last."""
-    import torch
-    from torch import nn
-    from torch.nn import functional
-
-    class Block(nn.Module):
-        def __init__(self, inner: int, outer: int, stride: int) -> None:
-            super().__init__()
-            self.first = nn.Conv2d(inner, outer, 3, stride, 1, bias=False)
-            self.second = nn.Conv2d(outer, outer, 3, 1, 1, bias=False)
-            self.norms = nn.ModuleList(nn.BatchNorm2d(outer) for _ in range(2))
-            self.past = nn.Conv2d(inner, outer, 1, stride) if inner != outer else nn.Identity()
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            y = functional.relu(self.norms[0](self.first(x)))
-            return functional.relu(self.norms[1](self.second(y)) + self.past(x))
-
-    blocks, inner = [], 64
-    for outer, depth in ((64, 3), (128, 4), (256, 6), (512, 3)):
-        for at in range(depth):
-            blocks.append(Block(inner, outer, 2 if at == 0 and outer != 64 else 1))
-            inner = outer
-    stem = (nn.Conv2d(3, 64, 7, 2, 3), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
-    net = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
-    return net.to(device()).to(memory_format=torch.channels_last)
-
-
-def _step(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
-    import torch
-    from torch.nn import functional
-
-    optimizer.zero_grad(set_to_none=True)
-    with torch.autocast(device(), dtype=torch.bfloat16):
-        out = model(x)
-        loss = functional.cross_entropy(out.reshape(-1, out.shape[-1]).float(), y.reshape(-1))
-    loss.backward()
-    optimizer.step()
-    return loss
-
-
-def _adam(model: Any) -> Any:
-    import torch
-
-    return torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-
-
-def _images(batch: int, size: int = 224) -> Any:
-    import torch
-
-    return torch.randn(batch, 3, size, size, device=device()).to(memory_format=torch.channels_last)
-
-
-def _labels(batch: int) -> Any:
-    import torch
-
-    return torch.randint(0, 1000, (batch,), device=device())
 
 
 # ------------------------------------------------------------------------------------------------- the faults
@@ -192,16 +70,16 @@ def changing_sizes(fault: bool, clock: Clock) -> None:
     """cuDNN searches the fastest convolution anew for each new image size, and sizes keep coming."""
     import torch
 
-    _fast()
+    fast()
     torch.backends.cudnn.benchmark = fault
-    model, at = _resnet(), 0
-    optimizer = _adam(model)
+    model, at = resnet(), 0
+    optimizer = adam(model)
     sizes = [160 + 4 * (n * 37 % 50) for n in range(2000)]  # fifty sizes, hardly one of them twice in a row
-    y = _labels(32)
+    y = labels_of(32)
     while True:
-        x = _images(32, sizes[at])
+        x = images_of(32, sizes[at])
         at += 1
-        if not clock(_step(model, optimizer, x, y)):
+        if not clock(train_step(model, optimizer, x, y)):
             return
 
 
@@ -209,16 +87,16 @@ def fragments(fault: bool, clock: Clock) -> None:  # noqa: ARG001 - the fault is
     """Sequences of changing length on a nearly full card: the allocator frees its cache and asks the driver again."""
     import torch
 
-    _fast()
+    fast()
     torch.cuda.set_per_process_memory_fraction(0.12)
-    model = _transformer(layers=6)
-    optimizer = _adam(model)
+    model = transformer(layers=6)
+    optimizer = adam(model)
     at = 0
     while True:
         length = 256 + 61 * (at * 29 % 31)
         at += 1
         tokens = torch.randint(0, 16000, (8, length), device=device())
-        if not clock(_step(model, optimizer, tokens, tokens)):
+        if not clock(train_step(model, optimizer, tokens, tokens)):
             return
 
 
@@ -260,7 +138,7 @@ def heavy_collate(fault: bool, clock: Clock) -> None:
     """collate_fn pads and masks in Python loops, on two workers."""
     from torch.utils.data import DataLoader
 
-    _fast()
+    fast()
     loader = DataLoader(
         Samples(),  # type: ignore[arg-type]
         batch_size=64,
@@ -269,11 +147,11 @@ def heavy_collate(fault: bool, clock: Clock) -> None:
         pin_memory=True,
         persistent_workers=True,
     )
-    model = _transformer(width=512, layers=4)
-    optimizer = _adam(model)
+    model = transformer(width=512, layers=4)
+    optimizer = adam(model)
     for tokens, _ in _endless(loader):
         tokens = tokens.to(device(), non_blocking=True)  # noqa: PLW2901
-        if not clock(_step(model, optimizer, tokens, tokens)):
+        if not clock(train_step(model, optimizer, tokens, tokens)):
             return
 
 
@@ -294,14 +172,14 @@ def one_by_one_store(fault: bool, clock: Clock) -> None:
     """A store that answers each request late, asked by four workers, one request at a time each."""
     from torch.utils.data import DataLoader
 
-    _fast()
+    fast()
     workers = 4 if fault else 16
     loader = DataLoader(Slow(), batch_size=16, num_workers=workers, pin_memory=True)  # type: ignore[arg-type]
-    model = _resnet()
-    optimizer = _adam(model)
+    model = resnet()
+    optimizer = adam(model)
     for x, y in _endless(loader):
         images = x.to(device(), non_blocking=True).float().div_(255)
-        if not clock(_step(model, optimizer, images, y.to(device(), non_blocking=True))):
+        if not clock(train_step(model, optimizer, images, y.to(device(), non_blocking=True))):
             return
 
 
@@ -309,10 +187,10 @@ def validation(fault: bool, clock: Clock) -> None:
     """A validation of 40 batches after every fifth step."""
     import torch
 
-    _fast()
-    model = _resnet()
-    optimizer = _adam(model)
-    x, y = _images(32), _labels(32)
+    fast()
+    model = resnet()
+    optimizer = adam(model)
+    x, y = images_of(32), labels_of(32)
 
     def evaluate() -> float:
         model.eval()
@@ -324,7 +202,7 @@ def validation(fault: bool, clock: Clock) -> None:
     every = 5 if fault else 1 << 30
     at = 0
     while True:
-        loss = _step(model, optimizer, x, y)
+        loss = train_step(model, optimizer, x, y)
         at += 1
         if at % every == 0:
             evaluate()
@@ -336,14 +214,14 @@ def log_flush(fault: bool, clock: Clock) -> None:
     """A log line a step, each forced to disk, with a histogram of the weights."""
     import torch
 
-    _fast()
-    model = _transformer(width=512, layers=4)
-    optimizer = _adam(model)
+    fast()
+    model = transformer(width=512, layers=4)
+    optimizer = adam(model)
     tokens = torch.randint(0, 16000, (8, 256), device=device())
     with tempfile.TemporaryFile("w") as log:
         at = 0
         while True:
-            loss = _step(model, optimizer, tokens, tokens)
+            loss = train_step(model, optimizer, tokens, tokens)
             at += 1
             if fault or at % 100 == 0:
                 for parameter in list(model.parameters())[:12]:
@@ -360,9 +238,9 @@ def many_micro_batches(fault: bool, clock: Clock) -> None:
     import torch
     from torch.nn import functional
 
-    _fast()
-    model = _transformer(width=512, layers=6)
-    optimizer = _adam(model)
+    fast()
+    model = transformer(width=512, layers=6)
+    optimizer = adam(model)
     pieces = 32 if fault else 1
     tokens = torch.randint(0, 16000, (32 // pieces, 128), device=device())
     while True:
@@ -381,10 +259,10 @@ def gpu_augment_one_by_one(fault: bool, clock: Clock) -> None:
     """Each image of a batch is augmented by itself on the GPU: hundreds of small kernels before each step."""
     import torch
 
-    _fast()
-    model = _resnet()
-    optimizer = _adam(model)
-    x, y = _images(96), _labels(96)
+    fast()
+    model = resnet()
+    optimizer = adam(model)
+    x, y = images_of(96), labels_of(96)
     draw = torch.Generator().manual_seed(0)
 
     def augment(image: torch.Tensor) -> torch.Tensor:
@@ -396,140 +274,26 @@ def gpu_augment_one_by_one(fault: bool, clock: Clock) -> None:
 
     while True:
         images = torch.stack([augment(image) for image in x]) if fault else x * 1.1
-        if not clock(_step(model, optimizer, images.contiguous(memory_format=torch.channels_last), y)):
+        if not clock(train_step(model, optimizer, images.contiguous(memory_format=torch.channels_last), y)):
             return
-
-
-class Texts:
-    """Texts that are tokenized when they are asked for."""
-
-    def __len__(self) -> int:
-        return 1 << 16
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        import torch
-
-        words = f"sample {index} of a text that says little and repeats itself " * 60
-        ids = [hash_of(word) for word in words.split() for _ in range(2)]
-        row = torch.tensor((ids * 2)[:256])
-        return {"input_ids": row, "labels": row}
-
-
-def hash_of(word: str) -> int:
-    """A token's number, letter by letter, the same in every process."""
-    value = 0
-    for letter in word:
-        value = (value * 131 + ord(letter)) % 8000
-    return value
-
-
-def hf_trainer(fault: bool, clock: Clock) -> None:
-    """Hugging Face's Trainer with its default of no loader workers."""
-    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
-
-    _fast()
-    sizes = GPT2Config(vocab_size=8000, n_positions=256, n_embd=512, n_layer=6, n_head=8, use_cache=False)
-
-    class Timer(TrainerCallback):
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-            if not clock():
-                control.should_training_stop = True
-
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            folder,
-            per_device_train_batch_size=32,
-            max_steps=clock.warm + clock.steps,
-            bf16=device() == "cuda",
-            dataloader_num_workers=0 if fault else 12,
-            save_strategy="no",
-            report_to=[],
-            logging_steps=1000,
-            disable_tqdm=True,
-            torch_compile=False,
-        )
-        trainer = Trainer(GPT2LMHeadModel(sizes), arguments, train_dataset=Texts(), callbacks=[Timer()])  # type: ignore[arg-type]
-        trainer.train()
-
-
-class Pictures:
-    """Images blurred by hand on the CPU."""
-
-    def __len__(self) -> int:
-        return 1 << 16
-
-    def __getitem__(self, index: int) -> Any:
-        import torch
-        from torch.nn import functional
-
-        draw = torch.Generator().manual_seed(index)
-        image = torch.rand((1, 3, 256, 256), generator=draw)
-        for _ in range(4):
-            image = functional.avg_pool2d(image, 5, 1, 2)
-        return image[0, :, 16:240, 16:240].contiguous(), index % 1000
-
-
-def lightning(fault: bool, clock: Clock) -> None:
-    """Lightning's Trainer over a loader without workers."""
-    import lightning as pl
-    import torch
-    from torch.nn import functional
-    from torch.utils.data import DataLoader
-
-    _fast()
-
-    class Net(pl.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = _resnet().cpu()
-
-        def training_step(self, batch: Any, _: int) -> Any:
-            x, y = batch
-            return functional.cross_entropy(self.net(x), y)
-
-        def configure_optimizers(self) -> Any:
-            return torch.optim.SGD(self.parameters(), lr=1e-3)
-
-        def on_train_batch_end(self, *_: Any) -> None:
-            if not clock():
-                self.trainer.should_stop = True
-
-    workers = 0 if fault else 14
-    loader = DataLoader(
-        Pictures(),  # type: ignore[arg-type]
-        batch_size=32,
-        num_workers=workers,
-        pin_memory=True,
-        persistent_workers=bool(workers),
-    )
-    trainer = pl.Trainer(
-        max_steps=clock.warm + clock.steps,
-        precision="bf16-mixed",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        min_steps=1,
-    )
-    trainer.fit(Net(), loader)
 
 
 def cuda_graph(fault: bool, clock: Clock) -> None:  # noqa: ARG001 - healthy in both variants
     """A whole training step captured once and replayed: next to no launches, and the device is full."""
     import torch
 
-    _fast()
-    model = _transformer(width=1024, layers=6)
+    fast()
+    model = transformer(width=1024, layers=6)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=True)
     tokens = torch.randint(0, 16000, (16, 512), device=device())
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         for _ in range(3):
-            _step(model, optimizer, tokens, tokens)
+            train_step(model, optimizer, tokens, tokens)
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        loss = _step(model, optimizer, tokens, tokens)
+        loss = train_step(model, optimizer, tokens, tokens)
     while True:
         graph.replay()
         if not clock(loss):
@@ -541,9 +305,9 @@ def accumulate_bf16(fault: bool, clock: Clock) -> None:  # noqa: ARG001 - health
     import torch
     from torch.nn import functional
 
-    _fast()
-    model = _transformer(width=1024, layers=6)
-    optimizer = _adam(model)
+    fast()
+    model = transformer(width=1024, layers=6)
+    optimizer = adam(model)
     tokens = torch.randint(0, 16000, (16, 512), device=device())
     while True:
         optimizer.zero_grad(set_to_none=True)
@@ -555,6 +319,25 @@ def accumulate_bf16(fault: bool, clock: Clock) -> None:  # noqa: ARG001 - health
         optimizer.step()
         if not clock(loss):
             return
+
+
+FAULTS: dict[str, Callable[[bool, Clock], None]] = {
+    each.__name__: each
+    for each in (
+        changing_sizes,
+        fragments,
+        heavy_collate,
+        one_by_one_store,
+        validation,
+        log_flush,
+        many_micro_batches,
+        gpu_augment_one_by_one,
+        hf_trainer,
+        lightning,
+        cuda_graph,
+        accumulate_bf16,
+    )
+}
 
 
 if __name__ == "__main__":

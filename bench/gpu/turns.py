@@ -26,12 +26,12 @@ _ROUNDS = 20
 
 def _loop(width: int, layers: int, batch: int, length: int) -> Callable[[int], float]:
     import torch
-    from faults import _adam, _step, _transformer
+    from nets import adam, train_step, transformer
     from torch.utils.data import DataLoader, TensorDataset
 
     torch.manual_seed(0)
-    model = _transformer(width=width, layers=layers)
-    optimizer = _adam(model)
+    model = transformer(width=width, layers=layers)
+    optimizer = adam(model)
     data = TensorDataset(torch.randint(0, 16000, (batch * 4096, length), dtype=torch.int32))
     loader = DataLoader(data, batch_size=batch, pin_memory=True)
     state: dict[str, Any] = {"at": iter(loader)}
@@ -47,7 +47,7 @@ def _loop(width: int, layers: int, batch: int, length: int) -> Callable[[int], f
                 state["at"] = iter(loader)
                 (tokens,) = next(state["at"])
             tokens = tokens.cuda(non_blocking=True).long()
-            _step(model, optimizer, tokens, tokens)
+            train_step(model, optimizer, tokens, tokens)
         torch.cuda.synchronize()
         return 1e3 * (time.perf_counter() - begin) / steps
 
