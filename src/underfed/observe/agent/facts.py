@@ -23,6 +23,8 @@ _failed = set()
 _build = None
 _looks = 0
 _denormals = None
+#: Where each thread began: one that has just ended no longer knows.
+_began = weakref.WeakKeyDictionary()
 
 
 def note_optimizer(optimizer):
@@ -96,6 +98,13 @@ def _cpu_of(thread):
 
 
 def _place_of(thread):
+    found = _began_at(thread)
+    if found is not None:
+        _began[thread] = found
+    return found or _began.get(thread)
+
+
+def _began_at(thread):
     run = getattr(type(thread), "run", None)
     target = getattr(thread, "_target", None) if run is threading.Thread.run else run
     code = getattr(target, "__code__", None)
