@@ -69,8 +69,8 @@ class Thresholds:
     """Passes timed on all ranks below which who comes last, and how much of an exchange is waiting, is not said."""
 
     late_rank: float = 0.5
-    """Part of the others' waiting that a rank's own longer work must explain before it is called the late one. On
-    scripts with one slow rank the work explains 0.9 to 1.1 of it, on ranks with equal work below 0.2."""
+    """Part of the others' waiting that a rank's own longer work must explain before it is called the late one: below
+    half something else explains more of it. A choice, not a measured figure."""
 
     turns: float = 0.15
     """Share of the step for which a rank of a CPU-only run waits for others that take turns at being late, before that
