@@ -79,3 +79,34 @@ def test_a_json_that_cannot_be_a_file_is_said_before_anything_runs(
     assert main([*words, "--out", str(tmp_path / "runs"), "--", "python", "train.py"]) == 2
     said = capsys.readouterr().err
     assert says in said and len(said.splitlines()) == 1 and not (tmp_path / "runs").exists()
+
+
+def test_a_rule_whose_switch_does_nothing_here_shows_its_edit(tmp_path: Path) -> None:
+    """Attention written by hand calls nothing that could be switched."""
+    (change,) = parse(["T14"])
+    session = Session(
+        plan=Plan(command=["x"], changes=[change]), folder=tmp_path, say=str, arms=[change], complete=True
+    )
+    for arm in (BASE, "T14"):
+        seen = Measured(walls=[10.0] * 60, blocks=[10.0] * 12)
+        session.runs.append(Done(arm=arm, folder=tmp_path, ended=Ended(code=75, asked=True), measured=seen))
+    (arm,) = conclude(session, None).arms
+    assert arm.outcome == "not-applied" and arm.edit is not None and "scaled_dot_product_attention" in arm.edit
+    assert concluded(tmp_path, [10.0, 10.1], [5.0, 5.1]).arms[0].edit is None, "nothing to edit where it acted"
+
+
+def test_losses_of_deterministic_mode_count_only_where_the_baseline_repeats_itself_there(tmp_path: Path) -> None:
+    def done(arm: str, losses: list[float]) -> Done:
+        seen = Measured(losses=losses, acted=[("a", "b")])
+        return Done(arm=arm, folder=tmp_path, ended=Ended(code=75, asked=True), measured=seen)
+
+    (change,) = parse(["set_to_none"])
+    session = Session(plan=Plan(command=["x"], changes=[change]), folder=tmp_path, say=str, arms=[change])
+    session.runs = [done(BASE, [1.0, 2.0]), done(change.name, [1.0, 2.1])]
+    assert session.compared(change)[0][0] is session.runs[0].measured and not session.deterministic(change)
+    session.repeated = [done(BASE, [3.0]), done(change.name, [3.0])]
+    assert not session.deterministic(change), "one run does not show that it repeats itself"
+    session.repeated.append(done(BASE, [3.1]))
+    assert not session.deterministic(change), "it does not"
+    session.repeated[-1] = done(BASE, [3.0])
+    assert session.deterministic(change) and session.compared(change)[1] == [session.repeated[1].measured]

@@ -83,6 +83,7 @@ def _arm(session: Session, change: Change, price: float | None) -> Arm:
         acted=tuple(acted),
         refused=tuple(refused),
         truth=truth,
+        edit=change.edit if outcome == "not-applied" else None,
         exit_code=crashed.ended.code if crashed is not None else None,
         output=tuple(crashed.tail()) if crashed is not None else (),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from underfed.diagnosis import Numerics
 from underfed.errors import UsageError
@@ -82,7 +82,9 @@ _ADVICE = re.compile(r"\b(num_workers|prefetch_factor|OMP_NUM_THREADS)=(\d+)\b")
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One thing to try: a rule or a knob with its switches. `switches` is empty where it needs the user's edit."""
+    """One thing to try: a rule or a knob with its switches. `switches` is empty where it needs the user's edit; `edit`
+    is what a rule asks for, to be shown where its switches do nothing.
+    """
 
     name: str
     rule: str | None
@@ -98,7 +100,7 @@ class Change:
     def filled(self, value: str) -> Change:
         """Return the change with its open value set."""
         switches = tuple((name, value if old is None else old) for name, old in self.switches)
-        return Change(name=f"{self.name}={value}", rule=self.rule, switches=switches, numerics=self.numerics)
+        return replace(self, name=f"{self.name}={value}", switches=switches)
 
 
 def parse(words: Sequence[str]) -> list[Change]:
@@ -122,14 +124,14 @@ def _change(word: str) -> Change:
     if rule is None:
         rules = ", ".join(rule.id for rule in RULES if rule.id in BY_RULE)
         raise UsageError(f"try: {word}: no such rule or switch. Rules: {rules}; switches: {', '.join(KNOBS)}")
-    switches = BY_RULE.get(rule.id)
+    switches, edit = BY_RULE.get(rule.id), _section(rule.doc, "Fix")
     if switches is None:
-        edit = _section(rule.doc, "Fix")
         return Change(name=rule.id, rule=rule.id, switches=(), numerics=rule.numerics, edit=edit)
     if equals:
         first = KNOBS[switches[0][0]]
         switches = ((first.name, _checked(first, value, word)), *switches[1:])
-    return Change(name=word if equals else rule.id, rule=rule.id, switches=switches, numerics=rule.numerics)
+    name = word if equals else rule.id
+    return Change(name=name, rule=rule.id, switches=switches, numerics=rule.numerics, edit=edit)
 
 
 def _checked(knob: Knob, value: str | None, word: str) -> str:
