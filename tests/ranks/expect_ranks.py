@@ -1,8 +1,8 @@
 """What is true of each script of several ranks, written down from what its options plant.
 
 `bounds` hold every bound that is right, `first` the rules of which one must come first (none: nothing may be advised),
-`never` rules that may not be said to help. `fixed` are the options without the fault, `rule` the one whose `at_most`
-must not be below the true gain of that.
+`never` rules that may not be said to help notably. `fixed` are the options without the fault, `rule` the one whose
+`at_most` must not be below the true gain of that.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ SCENARIOS = (
         id="uneven",
         options=f"{_DEEP} --uneven",
         bounds=("compute", "comms"),
+        first=("X13",),
         never=("T23", *_INPUT),
         fixed=_DEEP,
         rule="X13",

@@ -53,6 +53,15 @@ def helping(diagnosis: dict[str, Any]) -> list[str]:
     return [one["rule"] for one in diagnosis["findings"] if one["helps_now"]]
 
 
+def promised(diagnosis: dict[str, Any], rule: str) -> float:
+    """Return the gain that a rule is said to bring now, 1 for none: the low end where an interval is given."""
+    found = finding(diagnosis, rule)
+    if found is None or not found["helps_now"]:
+        return 1.0
+    gain = found["gain"] or {}
+    return float(gain["expected"][0] if gain.get("expected") else gain.get("at_most", 1.0))
+
+
 def crowded(diagnosis: dict[str, Any]) -> bool:
     """Tell whether the ranks had too few CPUs for themselves; underfed says so, and is then unsure on purpose."""
     return any("had no CPU for" in limit for limit in diagnosis["limits"])

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from expect_ranks import SCENARIOS, Ranks
-from ranks_help import ENVIRONMENT, bare_ms, crowded, finding, helping, torchrun, watched
+from ranks_help import ENVIRONMENT, bare_ms, crowded, finding, helping, promised, torchrun, watched
 
 pytestmark = [pytest.mark.torch, pytest.mark.alone]
 pytest.importorskip("torch")
@@ -28,6 +28,9 @@ EACH = [
 ]
 #: A quarter is what two cores that serve ranks, launcher and exchange stray by from turn to turn.
 STRAYS = 1.25
+#: Ranks that share a few cores with the rest of the machine really wait for each other and for what they send; a fix
+#: for less than this is no false alarm.
+NOTABLE = 1.2
 
 
 @pytest.mark.parametrize(("one", "ranks"), EACH)
@@ -35,7 +38,7 @@ def test_the_verdict_is_that_of_the_planted_fault(one: Ranks, ranks: int, tmp_pa
     found = watched(ranks, one.script, one.options, tmp_path)
     verdict, said = found["verdict"], json.dumps(found, indent=1)
     assert found["subject"]["ranks"] == ranks
-    assert not set(helping(found)) & set(one.never), said
+    assert {rule: promised(found, rule) for rule in one.never if promised(found, rule) >= NOTABLE} == {}, said
     if crowded(found) or (os.cpu_count() or 1) < ranks:
         # Who has no CPU waits for one inside its passes: no bound is sure then.
         assert verdict["bound"] in {*one.bounds, "compute", "comms"}, said

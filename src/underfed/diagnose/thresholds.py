@@ -76,6 +76,11 @@ class Thresholds:
     """Share of the step for which a rank of a CPU-only run waits for others that take turns at being late, before that
     is a finding: equal ranks on two CPUs wait for each other for 0.02 to 0.08 of it by chance."""
 
+    ends_apart: float = 0.5
+    """The same held against the time in which data moves: an exchange does not end on all ranks at one moment, so the
+    longer it takes the more of it looks like waiting. A choice: equal ranks showed up to 0.28, unequal ones 2 and
+    more."""
+
     bursty_spread: float = 3.0
     """95th percentile over median of the fetch times from which a queue is needed to smooth them."""
 

@@ -60,8 +60,9 @@ def check(evidence: Evidence) -> Finding | None:
     best = max(step - skew.longest, min(skew.device, step))
     if evidence.kind == "run":
         best *= slack(evidence)
-    likely = (step - skew.saved, step - 0.8 * skew.saved) if skew.late else None
-    gain: Gain = gain_between(evidence, best, likely)
+    # Ranks that take turns: with equal work each takes the mean rank's time, not the slowest one's.
+    saved = skew.saved if skew.late else skew.waiting
+    gain: Gain = gain_between(evidence, best, (step - saved, step - 0.8 * saved))
     return RULE.finding(
         summary=summary(skew),
         gain=gain,
@@ -83,7 +84,8 @@ _TURNS = 0.75
 def _in_turns(evidence: Evidence, skew: SkewFacts) -> bool:
     """Whether few timed passes show ranks that take turns, and not chance, or ranks that had no CPU."""
     crowded = evidence.cpu_wait is not None and evidence.cpu_wait >= T.crowded_thread
-    return not crowded and skew.share <= _TURNS and skew.waiting >= T.turns * evidence.step_ms
+    least = max(T.turns * evidence.step_ms, T.ends_apart * skew.moving)
+    return not crowded and skew.share <= _TURNS and skew.waiting >= least
 
 
 def summary(skew: SkewFacts) -> str:

@@ -1,0 +1,68 @@
+"""Ranks that take turns beside an exchange that moves data: what comes first, and what is only the exchange's end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rule_cases import WORK
+
+from underfed.diagnose.assemble import findings_of, ranked
+from underfed.diagnosis import Finding
+from underfed.playbook.evidence import Evidence, ExchangeFacts, SkewFacts
+
+from scenes import evidence  # isort: skip
+
+
+def turns(*, waiting: float, moving: float) -> Evidence:
+    """Two ranks with a step of 20 ms, of which 14 are the backward pass and the exchange in it."""
+    exchange = ExchangeFacts(
+        total=waiting + moving,
+        exposed=waiting + moving,
+        times=1.0,
+        passes=1.0,
+        readings=20,
+        bytes=6_000_000,
+        buckets=(6_000_000,),
+        find_unused=False,
+        view=False,
+    )
+    skew = SkewFacts(
+        ranks=2,
+        late=(),
+        waiting=waiting,
+        longest=1.2 * waiting,
+        moving=moving,
+        saved=0.0,
+        device=0.0,
+        share=0.55,
+        where="the gradient exchange",
+    )
+    loop = {"pre": 5.0, "backward": 14.0, "optimizer": 1.0}
+    seen = evidence(loop, sections=WORK, on_gpu=False, exchange=exchange)
+    return replace(seen, kind="run", skew=skew, bound="comms")
+
+
+def helping(seen: Evidence) -> dict[str, Finding]:
+    return {one.rule: one for one in ranked(findings_of(seen), seen) if one.helps_now and one.bound == "comms"}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "moving", "rules"),
+    [
+        (4.0, 10.0, ["T23"]),  # what looks like waiting is how far apart the exchange ends
+        (4.0, 6.0, ["T23", "X13"]),
+        (6.0, 3.0, ["X13", "T23"]),
+        (8.0, 0.1, ["X13"]),
+        (2.0, 0.1, []),  # chance
+    ],
+)
+def test_the_larger_part_of_an_exchange_comes_first(waiting: float, moving: float, rules: list[str]) -> None:
+    assert list(helping(turns(waiting=waiting, moving=moving))) == rules
+
+
+def test_equal_work_gains_what_a_mean_rank_waits() -> None:
+    gain = helping(turns(waiting=5.0, moving=1.0))["X13"].gain
+    assert gain is not None and gain.expected is not None
+    assert gain.expected == pytest.approx((20 / 16, 20 / 15), abs=1e-3)
+    assert gain.at_most >= 20 / 14
