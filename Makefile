@@ -9,11 +9,11 @@ FIGURES := README.md docs src/underfed/playbook
 
 $(VENV)/.installed: pyproject.toml constraints.txt requirements-test.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . torch
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e . torch
 	touch $@
 
 $(VENV)/.tested: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-test.txt
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -r requirements-test.txt
 	touch $@
 
 demo: $(VENV)/.installed

@@ -58,11 +58,11 @@ def check(evidence: Evidence) -> Finding | None:
         observed.append(Observation(source=source, text=skew.why, value=_ms(skew.why_ms or 0.0), unit="ms/step"))
     # However equal the ranks are made, no rank gains more than it waits, nor does its own device work go away.
     best = max(step - skew.longest, min(skew.device, step))
-    if evidence.kind == "run":
+    if evidence.kind == "run" and skew.late:
         best *= slack(evidence)
-    # Ranks that take turns: with equal work each takes the mean rank's time, not the slowest one's.
-    saved = skew.saved if skew.late else skew.waiting
-    gain: Gain = gain_between(evidence, best, (step - saved, step - 0.8 * saved))
+    # How equal the ranks can be made is for a trial to say.
+    likely = (step - skew.saved, step - 0.8 * skew.saved) if skew.late else None
+    gain: Gain = gain_between(evidence, best, likely)
     return RULE.finding(
         summary=summary(skew),
         gain=gain,
