@@ -24,10 +24,15 @@ BESIDE = {
     "test_far_side.py",
     "test_gpu_readings.py",
     "test_gpu_verdicts.py",
+    "test_harmless.py",
     "test_kept.py",
     "test_library_page.py",
+    "test_live_attach.py",
     "test_live_draw.py",
     "test_live_elsewhere.py",
+    "test_live_gauges.py",
+    "test_live_growing.py",
+    "test_live_run.py",
     "test_live_state.py",
     "test_losses.py",
     "test_noise.py",
@@ -43,7 +48,21 @@ BESIDE = {
 }
 """Files of those folders that judge no timing."""
 
-LONGEST = ("trial", "planted", "agent", "habits", "docs", "library", "carry", "pictures", "trace", "read", "remote")
+LONGEST = (
+    "trial",
+    "planted",
+    "agent",
+    "attach",
+    "live",
+    "habits",
+    "docs",
+    "library",
+    "carry",
+    "pictures",
+    "trace",
+    "read",
+    "remote",
+)
 """Folders that begin: what takes long and comes last would be waited for by one process while the others have ended."""
 
 

@@ -47,7 +47,7 @@ def fetches(seen) -> list[list[int | None]]:
     [
         ("fork", True),
         ("spawn", True),
-        ("forkserver", True),
+        pytest.param("forkserver", True, marks=pytest.mark.slow),
         pytest.param("fork", False, marks=pytest.mark.slow),
         pytest.param("spawn", False, marks=pytest.mark.slow),
         pytest.param("forkserver", False, marks=pytest.mark.slow),

@@ -114,7 +114,7 @@ assert counts() == first and not torch.autograd._profiler_enabled()
 """
 
 
-@pytest.mark.parametrize("kind", ["early", "legacy", "late"])
+@pytest.mark.parametrize("kind", ["early", pytest.param("legacy", marks=pytest.mark.slow), "late"])
 def test_the_programs_own_profiler_comes_first(run: Callable[..., Any], kind: str) -> None:
     watched = run(LOOP + OWN, kind, window="10")
     assert watched.code == 0, watched.err

@@ -50,7 +50,12 @@ def kinds(watched: Any) -> Counter[str]:
 
 @pytest.mark.parametrize(
     ("name", "judges"),
-    [("evaluate", True), ("run_validation", True), ("update_average", False), ("evaluate_loss", False)],
+    [
+        pytest.param("evaluate", True, marks=pytest.mark.slow),
+        ("run_validation", True),
+        pytest.param("update_average", False, marks=pytest.mark.slow),
+        ("evaluate_loss", False),
+    ],
 )
 def test_judging_is_told_from_training(run: Callable[..., Any], name: str, judges: bool) -> None:
     watched = run(LOOP, name)

@@ -128,6 +128,7 @@ def cpu_group(limit_us: int) -> Path | None:
     return None
 
 
+@pytest.mark.alone
 def test_a_run_that_its_quota_stops_is_throttled() -> None:
     pytest.importorskip("torch")
     folder = cpu_group(50_000)

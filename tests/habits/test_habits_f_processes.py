@@ -42,7 +42,7 @@ if __name__ == '__main__':
         ("fork", 0, 40, "new"),
         pytest.param("fork", 1, 20, "new", marks=pytest.mark.slow),
         ("fork", 2, 20, "kept"),
-        ("forkserver", 2, 2, "new"),
+        pytest.param("forkserver", 2, 2, "new", marks=pytest.mark.slow),
         pytest.param("spawn", 1, 1, "new", marks=pytest.mark.slow),
         *(
             pytest.param(method, workers, epochs, kept, marks=pytest.mark.slow)

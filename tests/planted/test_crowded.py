@@ -42,7 +42,7 @@ def spinning(count: int) -> Iterator[None]:
 
 def watched(tmp_path: Path) -> dict[str, Any]:
     file = tmp_path / "d.json"
-    command = [sys.executable, SCRIPTS / "healthy_mlp.py", "--epochs", "2"]
+    command = [sys.executable, SCRIPTS / "healthy_mlp.py", "--epochs", "1"]
     words = ["--out", tmp_path / "recording", "--json", file, "--", *command]
     subprocess.run(
         [sys.executable, "-m", "underfed", "run", *words], env=environment(), check=True, capture_output=True

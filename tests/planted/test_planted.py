@@ -31,7 +31,7 @@ LIVE = {
     "checkpoint_often", "estimate_loss", "tiny_ops", "compile_shapes",  # host
     "list_of_batches", "own_profiler", "own_settrace", "own_handlers",  # compute, and programs with eyes of their own
     "lightning_fit",  # a framework; tests/library trains with others
-    "ddp_slow_rank", "ddp_no_sync",  # ranks
+    "ddp_no_sync",  # ranks; tests/ranks has others
     "exits_3",  # ends early; test_ends.py has the others
 }  # fmt: skip
 SHORT_OUTPUT = {"own_profiler", "own_settrace", "own_handlers"}

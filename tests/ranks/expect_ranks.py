@@ -105,7 +105,14 @@ SCENARIOS = (
         said="take turns",
     ),
     # The exchange is inside the passes, and nothing times it there: that is said, and no bound is claimed.
-    Ranks(id="fully_shard", script="fsdp_train", options="", bounds=("unknown", "comms"), never=("X13", *_INPUT)),
+    Ranks(
+        id="fully_shard",
+        script="fsdp_train",
+        options="",
+        bounds=("unknown", "comms"),
+        never=("X13", *_INPUT),
+        short=False,
+    ),
     Ranks(
         id="fsdp_wrapper",
         script="fsdp_train",

@@ -226,7 +226,8 @@ for at in range(400):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("spoils", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("spoils", [False, True])
 def test_a_program_whose_rounding_strays_is_compared_in_deterministic_mode(tmp_path: Path, spoils: bool) -> None:
     found = tried(tmp_path, ["set_to_none"], written(tmp_path, STRAYING.replace("SPOILS", str(spoils))), timed=False)
     truth = found.arm("set_to_none=on")["truth"]
