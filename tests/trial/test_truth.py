@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from underfed.diagnosis import Numerics
 from underfed.trial import once
 from underfed.trial.measured import Measured
 from underfed.trial.once import run_once
-from underfed.trial.truth import FEWEST_FOR_DRIFT, LATER_STEPS, judge, needs_reference, repeats, strays
+from underfed.trial.truth import FEWEST_FOR_DRIFT, LATER_STEPS, judge, needs_reference, needs_seeds, repeats, strays
 
 
 def descent(kind: Any, *, backwards: bool = False, rate: float = 0.05, seed: int = 0) -> Measured:
@@ -108,6 +109,63 @@ def test_each_class_is_held_to_what_it_promises(
     assert len(BASE.losses) > FEWEST_FOR_DRIFT
 
 
+def norms(*values: float, run: Measured = BASE) -> Measured:
+    return replace(run, gradients=[None, *values])
+
+
+@pytest.mark.parametrize(
+    ("numerics", "changed", "ok"),
+    [
+        ("exact", norms(2.0, 1.0), True),
+        ("exact", norms(2.0, 1.0 + 1e-15), False),
+        ("reorder", norms(2.0, 1.0 + 1e-6), True),
+        ("reorder", norms(2.0, 1.1), False),
+        ("precision", norms(2.05, 1.5, run=HALF), True),
+        ("precision", norms(0.0, 1.0, run=HALF), False),  # below the smallest number of the format
+        ("precision", norms(float("inf"), 1.0, run=HALF), False),
+    ],
+)
+def test_gradients_are_held_to_the_class_where_losses_hide_what_happened(
+    numerics: Numerics, changed: Measured, ok: bool
+) -> None:
+    base = norms(2.0, 1.0)
+    truth = judge(numerics, [base, base], [changed], seeded=True)
+    assert truth.ok is ok, truth
+    assert truth.gradients == 2
+    assert ok or "gradients" in truth.text
+
+
+def test_gradients_further_from_float64_than_the_baselines_are_found() -> None:
+    base, exact = norms(2.0, 1.0 + 1e-7), norms(2.0, 1.0, run=EXACT)
+    fine, off = norms(2.0, 1.0 - 2e-7, run=OTHER_ORDER), norms(2.0, 1.0 + 5e-6, run=OTHER_ORDER)
+    assert judge("reorder", [base, base], [fine], seeded=True, reference=exact).ok is True
+    assert judge("reorder", [base, base], [off], seeded=True, reference=exact).ok is False
+
+
+OTHER_SEEDS = [replace(descent(np.float32, seed=seed), acted=[("reseed", "other seeds")]) for seed in (1, 2)]
+
+
+@pytest.mark.parametrize(("rate", "ok"), [(0.048, True), (0.02, False)])
+def test_a_drift_is_held_against_what_other_seeds_differ_by(rate: float, ok: bool) -> None:
+    drifted = descent(np.float32, rate=rate)
+    drifted = replace(drifted, losses=[BASE.losses[0], *drifted.losses[1:]])
+    assert needs_seeds("precision", [BASE, BASE], [drifted]) and not needs_seeds("reorder", [BASE, BASE], [drifted])
+    alone = judge("precision", [BASE, BASE], [drifted], seeded=True)
+    held = judge("precision", [BASE, BASE], [drifted], seeded=True, seeds=OTHER_SEEDS)
+    assert (alone.ok, held.ok) == (False, ok), (alone, held)
+    late = [np.mean(run.losses[30:]) for run in (BASE, *OTHER_SEEDS)]
+    assert held.seeds_differ_by == pytest.approx(max(late) - min(late))
+
+
+def test_seeds_that_change_nothing_are_no_measure() -> None:
+    drifted = descent(np.float32, rate=0.048)
+    same = replace(BASE, acted=[("reseed", "other seeds")])
+    unchanged = judge(
+        "precision", [BASE, BASE], [drifted], seeded=True, seeds=[same, replace(OTHER_SEEDS[0], acted=[])]
+    )
+    assert unchanged.ok is False and unchanged.seeds_differ_by is None
+
+
 NETS = """
 import sys, torch
 from torch import nn
@@ -157,6 +215,43 @@ def test_the_reference_is_what_the_script_gives_when_it_trains_in_float64_itself
     assert ours == own
     narrow = losses("narrow")
     assert narrow != own and narrow[0] == pytest.approx(own[0], rel=1e-6)
+
+
+DRAWN = """
+import random, sys
+import numpy as np
+import torch
+from torch import nn
+seed = int(sys.argv[1])
+random.seed(seed)
+np.random.seed(seed)
+torch.manual_seed(seed)
+net = nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.1), nn.Linear(32, 1))
+opt = torch.optim.SGD(net.parameters(), lr=1e-3)
+for at in range(30):
+    x = torch.randn(32, 16) + float(np.random.randn()) + random.random()
+    opt.zero_grad()
+    net(x).square().mean().backward()
+    print("norm", float(nn.utils.clip_grad_norm_(net.parameters(), 1e9)))
+    opt.step()
+"""
+
+
+@pytest.mark.torch
+def test_other_seeds_are_other_seeds_of_the_script_and_norms_are_those_that_it_sees(tmp_path: Path) -> None:
+    def run(name: str, seed: int, *switches: tuple[str, str | None]) -> tuple[Measured, list[float]]:
+        command = [*written(tmp_path, DRAWN), str(seed)]
+        done = run_once(
+            command, tmp_path / name, arm=name, switches=switches, enough=lambda: False, most_s=None, window="off"
+        )
+        assert done.ended.code == 0, done.tail()
+        return done.measured, [float(line.split()[1]) for line in done.tail(100) if line.startswith("norm")]
+
+    ours, _ = run("ours", 5, ("reseed", "1"))
+    own, printed = run("own", 5 + 1_000_003)
+    assert ours.losses == own.losses and len(own.losses) == 30
+    assert ours.gradients == own.gradients and len(own.gradients) == 10
+    assert [value for value in own.gradients if value is not None] == pytest.approx(printed[:10], rel=1e-5)
 
 
 @pytest.mark.torch

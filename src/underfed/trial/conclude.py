@@ -59,6 +59,7 @@ def _arm(session: Session, change: Change, price: float | None) -> Arm:
             *session.compared(change),
             seeded=session.plan.seed is not None,
             reference=session.reference.measured if session.reference is not None else None,
+            seeds=[done.measured for done in session.seeds],
         )
         if session.deterministic(change):
             truth = msgspec.structs.replace(truth, text=f"in deterministic mode, {truth.text}")

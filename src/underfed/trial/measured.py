@@ -37,6 +37,8 @@ class Measured:
     before_steady_s: float | None = None
     losses: list[float] = field(default_factory=list)
     batches: list[str | None] = field(default_factory=list)
+    gradients: list[float | None] = field(default_factory=list)
+    """Norms of the first steps' gradients, as the optimizer got them."""
     weights: tuple[str | None, float] | None = None
     acted: list[tuple[str, str]] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
@@ -146,13 +148,17 @@ def _notes(folder: Path, pid: int | None) -> Iterator[dict[str, Any]]:
 
 
 def _told(notes: list[dict[str, Any]]) -> dict[str, Any]:
-    told: dict[str, Any] = {"losses": [], "batches": [], "acted": [], "refused": []}
+    told: dict[str, Any] = {"losses": [], "gradients": [], "batches": [], "acted": [], "refused": []}
     for line in notes:
         kind = line.get("k")
         if kind == "losses" and isinstance(line.get("rows"), list):
             for text in line["rows"]:
                 with contextlib.suppress(ValueError, TypeError):
                     told["losses"].append(float.fromhex(text))
+        elif kind == "gradients" and isinstance(line.get("rows"), list):
+            for text in line["rows"]:
+                with contextlib.suppress(ValueError, TypeError):
+                    told["gradients"].append(None if text is None else float.fromhex(text))
         elif kind == "batch":
             told["batches"].append(line.get("sum") if isinstance(line.get("sum"), str) else None)
         elif kind == "weights":

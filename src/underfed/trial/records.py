@@ -52,6 +52,12 @@ class Truth(Record, frozen=True, kw_only=True):
     first_gap: float | None = None
     """Relative difference of the first loss, from equal weights."""
     largest_gap: float | None = None
+    gradients: int = 0
+    """Of how many steps the norm of the gradients was compared."""
+    gradient_gap: float | None = None
+    """Largest relative difference of those norms."""
+    seeds_differ_by: float | None = None
+    """What the late losses of the baseline differ by when it is run with other seeds."""
     baseline_off: float | None = None
     """How far the baseline's losses lie from those of the same training in float64: root mean squares, relative."""
     changed_off: float | None = None

@@ -13,11 +13,14 @@ from underfed.errors import UnderfedError, UsageError
 from underfed.trial.knobs import Change, advised
 from underfed.trial.measured import Measured
 from underfed.trial.once import Done, Enough, run_once, slug, steps_so_far
-from underfed.trial.truth import LATER_STEPS, needs_reference, repeats, strays
+from underfed.trial.truth import LATER_STEPS, needs_reference, needs_seeds, repeats, strays
 
 BASE = "baseline"
 SCOUT = "first"
 REFERENCE = "reference"
+SEEDS = "seeds"
+#: Runs of the baseline with other seeds.
+OTHER_SEEDS = 2
 #: How deterministic mode is tried: first as torch means it, then without the operations that have no such form.
 DETERMINISTIC = (("deterministic", "strict"), ("deterministic", "lenient"))
 
@@ -46,6 +49,8 @@ class Session:
     diagnosis: Diagnosis | None = None
     reference: Done | None = None
     """The baseline in float64, where a change that adds in another order is held against it."""
+    seeds: list[Done] = field(default_factory=list)
+    """The baseline with other seeds, where the drift of a change in precision is held against what they differ by."""
     repeated: list[Done] = field(default_factory=list)
     """Short runs in deterministic mode, where the baseline's own losses stray without it: for the numbers alone."""
     mode: tuple[str, str] = DETERMINISTIC[0]
@@ -71,6 +76,7 @@ class Session:
                 done.insist("try", "without the change", self.say)
         self._repeat()
         self._refer()
+        self._reseed()
         self.complete = True
 
     def compared(self, change: Change) -> tuple[list[Measured], list[Measured]]:
@@ -136,6 +142,21 @@ class Session:
         else:
             self.reference = done
             self.say("one more run, in float64: what the numbers are held against")
+
+    def _reseed(self) -> None:
+        """Run the baseline with other seeds, where the drift of a change in precision is more than noise."""
+        for arm in self.arms:
+            base, mine = self.compared(arm)
+            if needs_seeds(arm.numerics, base, [run for run in mine if run.acted]):
+                break
+        else:
+            return
+        self.say("the losses drifted: the baseline runs with other seeds, for how far those lie apart")
+        mode = (self.mode,) if self.deterministic(arm) else ()
+        for number in range(1, OTHER_SEEDS + 1):
+            done = self._for_numbers(SEEDS, "", (("reseed", str(number)), *mode))
+            if not done.crashed:
+                self.seeds.append(done)
 
     def _settled(self, arm: str) -> bool:
         """Whether more runs of an arm would say nothing: it crashed, or had nothing to act on, and once is enough. The

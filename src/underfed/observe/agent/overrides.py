@@ -2,7 +2,7 @@
 
 Never active in a run that is only watched. Standard library alone, like the rest of the agent. Everything noted goes to
 an own file beside the recording: which switch acted where, the loss of each backward pass, checksums of the first
-batches and of the weights after a few steps.
+batches and of the weights after a few steps, norms of the first gradients.
 """
 
 import functools
@@ -22,6 +22,7 @@ _CHECK_NS = 200_000_000
 _MOST_LOSSES = 100_000
 _MOST_RAISES = 3
 WEIGHTS_AFTER = 5
+GRADIENTS = 10
 BATCHES = 20
 
 SWITCHES = {
@@ -41,6 +42,7 @@ class Notes:
         self.told = set()
         self.losses = []
         self.pending = []
+        self.gradients = []
         self.batches = 0
 
     def write(self, **fields):
@@ -90,6 +92,12 @@ class Notes:
         if self.losses:
             self.write(k="losses", rows=self.losses)
             self.losses = []
+        if self.gradients:
+            try:
+                self.write(k="gradients", rows=[None if one is None else float(one).hex() for one in self.gradients])
+            except Exception as error:
+                self.write(k="fault", where="gradients", error=type(error).__name__)
+            self.gradients = []
 
 
 def _checksum(torch, tensor):
@@ -176,25 +184,57 @@ def _note_weights(torch, notes, optimizer):
     )
 
 
-def _watch_weights(torch, notes):
-    from torch.optim.optimizer import register_optimizer_step_post_hook
+def _norm(torch, optimizer):
+    """Norm of all gradients as the optimizer gets them, left on their device; None where that is several, or they are
+    tensors of a kind of their own, which may talk to other ranks.
+    """
+    squares = []
+    with torch.no_grad():
+        for group in optimizer.param_groups:
+            for tensor in group["params"]:
+                grad = tensor.grad
+                if grad is None:
+                    continue
+                if type(grad) is not torch.Tensor or grad.layout not in (torch.strided, torch.sparse_coo):
+                    return None
+                values = grad.coalesce().values() if grad.is_sparse else grad.detach()
+                squares.append((values.abs() if values.is_complex() else values).double().square().sum())
+        if not squares or len({square.device for square in squares}) > 1:
+            return None
+        scale = getattr(optimizer, "grad_scale", None)  # a fused optimizer takes the scaler's factor off by itself
+        norm = torch.stack(squares).sum().sqrt()
+        return norm / scale.to(norm) if isinstance(scale, torch.Tensor) else norm
 
-    seen = {}
+
+def _watch_optimizer(torch, notes):
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    steps = {}
+
+    def speaks(optimizer):
+        return not steps or id(optimizer) in steps  # the first optimizer speaks for the run
+
+    def aside(where, note):
+        started = perf_counter_ns()
+        try:
+            note()
+        except Exception as error:
+            notes.write(k="fault", where=where, error=type(error).__name__)
+        if core.S.last is not None:  # our own time is no part of the step
+            core.S.last += perf_counter_ns() - started
+
+    def before(optimizer, args, kwargs):
+        if len(notes.gradients) < GRADIENTS and steps.get(id(optimizer), 0) < GRADIENTS and speaks(optimizer):
+            aside("gradients", lambda: notes.gradients.append(_norm(torch, optimizer)))
 
     def after(optimizer, args, kwargs):
-        key = id(optimizer)
-        if seen and key not in seen:
-            return  # the first optimizer speaks for the run
-        seen[key] = seen.get(key, 0) + 1
-        if seen[key] == WEIGHTS_AFTER:
-            started = perf_counter_ns()
-            try:
-                _note_weights(torch, notes, optimizer)
-            except Exception as error:
-                notes.write(k="fault", where="weights", error=type(error).__name__)
-            if core.S.last is not None:  # our own time is no part of the step
-                core.S.last += perf_counter_ns() - started
+        if not speaks(optimizer):
+            return
+        steps[id(optimizer)] = steps.get(id(optimizer), 0) + 1
+        if steps[id(optimizer)] == WEIGHTS_AFTER:
+            aside("weights", lambda: _note_weights(torch, notes, optimizer))
 
+    register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
 
 
@@ -252,6 +292,6 @@ def install(torch, folder, options):
             notes.refused(name, f"{type(error).__name__} while it was set")
     _note_losses(torch, notes)
     _note_batches(torch, notes)
-    _watch_weights(torch, notes)
+    _watch_optimizer(torch, notes)
     core.S.on_boundary.append(_ender(folder, notes, options.get("owner", "")))
     atexit.register(notes.flush)

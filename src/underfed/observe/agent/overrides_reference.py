@@ -1,7 +1,11 @@
-"""The reference of `underfed try`: the same training in 64 bits, from which two orders of adding differ by rounding."""
+"""What `underfed try` holds numbers against: the same training in 64 bits, from which two orders of adding differ by
+rounding, and the same training with other random numbers.
+"""
 
 import functools
 import os
+import random
+from numbers import Integral
 
 
 def reference(torch, value, notes):
@@ -80,4 +84,39 @@ def _in_place(func, args, narrow):
     return writes and bool(args) and narrow(args[0])
 
 
-SWITCHES = {"reference": reference}
+#: From one set of seeds to the next: further than the seeds lie apart that programs make by counting (ranks, epochs).
+_APART = 1_000_003
+
+
+def reseed(torch, value, notes):
+    """Other random numbers of Python, NumPy and torch: each seed that the program sets becomes another one, the
+    `value`-th of its kind, and those that it starts with as well.
+    """
+    shift = _APART * int(value)
+
+    def other(original):
+        @functools.wraps(original)
+        def seed(number=None, *args, **kwargs):
+            if isinstance(number, Integral):
+                number = (int(number) + shift) % 2**32
+                notes.acted("reseed", "other seeds")
+            return original(number, *args, **kwargs)
+
+        return seed
+
+    random.seed = other(random.seed)
+    torch.manual_seed = torch.random.manual_seed = other(torch.manual_seed)
+    seeds = [random.seed, torch.manual_seed]
+    try:
+        import numpy
+    except Exception:
+        pass
+    else:
+        numpy.random.seed = other(numpy.random.seed)
+        seeds.append(numpy.random.seed)
+    first = torch.initial_seed() % 2**32
+    for seed in seeds:
+        seed(first)
+
+
+SWITCHES = {"reference": reference, "reseed": reseed}
