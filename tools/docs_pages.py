@@ -16,11 +16,11 @@ from docs_tests import test_of, tests_of
 from underfed.diagnose import thresholds
 from underfed.diagnosis import json_schema
 from underfed.playbook import stalls
+from underfed.playbook.switches import BY_RULE
 from underfed.report.manual import NUMBERS
 from underfed.report.rulebook import Entry, entries
 from underfed.report.rulepage import escaped, parts
 from underfed.report.words import numerics_words
-from underfed.trial.knobs import BY_RULE
 
 ROOT = Path(__file__).resolve().parent.parent
 STAGES = {

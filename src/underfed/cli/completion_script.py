@@ -23,8 +23,9 @@ _PATHS = {("read", "paths"), ("read", "facts"), ("report", "paths"), ("compare",
 
 def _choices() -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the words that a parameter takes, where its type does not say them."""
+    from underfed.playbook.switches import BY_RULE
     from underfed.report.rulebook import entries
-    from underfed.trial.knobs import BY_RULE, KNOBS
+    from underfed.trial.knobs import KNOBS
 
     every = list(entries())
     written = tuple(entry.id for entry in every if entry.written is not None)

@@ -11,6 +11,7 @@ from underfed.diagnose.thresholds import THRESHOLDS as T
 from underfed.diagnosis import Diagnosis, Finding, Subject, Verdict
 from underfed.playbook.evidence import Evidence
 from underfed.playbook.registry import RULES
+from underfed.playbook.switches import with_trials
 
 _HIDDEN_COLLECTIVES = (
     "several ranks exchange gradients inside the backward pass, "
@@ -77,7 +78,7 @@ def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Di
     if crowded is not None:
         decided = replace(decided, confidence=lower(decided.confidence), why=crowded)
     evidence = replace(evidence, bound=decided.bound)
-    findings = ranked(findings_of(evidence), evidence)
+    findings = with_trials(ranked(findings_of(evidence), evidence))
     cause = next((finding for finding in findings if finding.helps_now and finding.bound == decided.bound), None)
     limits = list(evidence.limits)
     if not steady:

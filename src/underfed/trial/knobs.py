@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from underfed.diagnosis import Numerics
 from underfed.errors import UsageError
 from underfed.playbook.registry import RULES, find
+from underfed.playbook.switches import BY_RULE
 
 NUMBER = "a whole number"
 
@@ -52,32 +52,11 @@ KNOBS: dict[str, Knob] = {
         Knob(name="empty_cache", values=("off",), numerics="exact", default="off"),
         Knob(name="gc", values=("off",), numerics="exact", default="off"),
         Knob(name="bucket_cap_mb", values=(NUMBER,), numerics="reorder"),
+        Knob(name="no_sync", values=("on",), numerics="reorder", default="on"),
     )
 }
 
-#: The switches behind each rule; `None` takes the value from the command line or from the diagnosis of the first run.
-BY_RULE: dict[str, tuple[tuple[str, str | None], ...]] = {
-    "T3": (("threads", None),),
-    "T4": (("workers", None),),
-    "X1": (("workers", None),),
-    "T5": (("persistent_workers", "on"),),
-    "T6": (("pin_memory", "on"), ("non_blocking", "on")),
-    "T7": (("prefetch_factor", None),),
-    "T9": (("tf32", "on"),),
-    "T11": (("channels_last", "on"),),
-    "T12": (("anomaly", "off"),),
-    "T13": (("autocast", "bf16"),),
-    "T14": (("sdpa", "flash"),),
-    "T15": (("compile", "reduce-overhead"),),
-    "T16": (("dynamic", "on"),),
-    "T17": (("checkpointing", "off"),),
-    "X10": (("gc", "off"),),
-    "X11": (("optimizer", "fused"),),
-    "X12": (("empty_cache", "off"),),
-}
-
 _ORDER: tuple[Numerics, ...] = ("exact", "reorder", "precision", "semantic")
-_ADVICE = re.compile(r"\b(num_workers|prefetch_factor|OMP_NUM_THREADS)=(\d+)\b")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,12 +132,6 @@ def _section(doc: str, heading: str) -> str:
         elif inside:
             kept.append(line.strip())
     return " ".join(" ".join(kept).split())
-
-
-def advised(text: str) -> str | None:
-    """Return the number that a finding's fix asks for, or None."""
-    found = _ADVICE.search(text)
-    return found[2] if found else None
 
 
 def together(changes: Sequence[Change]) -> Change:

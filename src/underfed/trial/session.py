@@ -10,7 +10,8 @@ from pathlib import Path
 
 from underfed.diagnosis import Diagnosis, Finding
 from underfed.errors import UnderfedError, UsageError
-from underfed.trial.knobs import Change, advised
+from underfed.playbook.switches import value_of
+from underfed.trial.knobs import Change
 from underfed.trial.measured import Measured
 from underfed.trial.once import Done, Enough, run_once, slug, steps_so_far
 from underfed.trial.truth import LATER_STEPS, needs_reference, needs_seeds, repeats, strays
@@ -191,7 +192,7 @@ class Session:
         if change.known:
             return change
         finding = self.finding(change)
-        value = advised(f"{finding.fix.text} {finding.fix.code or ''}") if finding is not None else None
+        value = value_of(finding) if finding is not None else None
         if value is None:
             name = change.rule or change.name
             raise UsageError(

@@ -171,6 +171,59 @@ def bucket_cap_mb(torch, value, notes):
     DistributedDataParallel.__init__ = __init__
 
 
+#: Steps with equally many backward passes, after which the number is taken for granted.
+_ALIKE = 2
+
+
+def no_sync(torch, value, notes):
+    """Gradients are exchanged in the last backward pass of a step alone, where steps have several.
+
+    Which one is the last is known from the steps before. A step that then ends behind another one would lose what was
+    not exchanged: that is noted, the switch ends, and the losses show it.
+    """
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    original = DistributedDataParallel.forward
+    state = {"passes": 0, "last": 0, "alike": 0, "open": False, "over": False}
+
+    def end(why):
+        state["over"] = True
+        notes.refused("no_sync", why)
+
+    @functools.wraps(original)
+    def forward(self, *args, **kwargs):
+        if state["over"] or not torch.is_grad_enabled() or not self.training:
+            return original(self, *args, **kwargs)
+        if not self.require_backward_grad_sync:
+            end("the program uses no_sync() itself")
+            return original(self, *args, **kwargs)
+        state["passes"] += 1
+        known = state["alike"] >= _ALIKE and state["last"] > 1
+        state["open"] = known and state["passes"] < state["last"]
+        if not state["open"]:
+            return original(self, *args, **kwargs)
+        notes.acted("no_sync", f"gradients exchanged in 1 of {state['last']} backward passes a step")
+        self.require_backward_grad_sync = False
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            self.require_backward_grad_sync = True
+
+    def before(optimizer, args, kwargs):
+        if state["over"] or not state["passes"]:
+            return  # the second optimizer of a step
+        if state["open"]:
+            end("the number of backward passes a step changes")
+        state["alike"] = state["alike"] + 1 if state["passes"] == state["last"] else 1
+        state["last"], state["passes"] = state["passes"], 0
+        if state["alike"] >= _ALIKE and state["last"] == 1:
+            notes.refused("no_sync", "one backward pass a step, which has to exchange")
+
+    DistributedDataParallel.forward = forward
+    register_optimizer_step_pre_hook(before)
+
+
 SWITCHES = {
     "optimizer": optimizer,
     "set_to_none": set_to_none,
@@ -180,4 +233,5 @@ SWITCHES = {
     "compile": compiled,
     "dynamic": dynamic,
     "bucket_cap_mb": bucket_cap_mb,
+    "no_sync": no_sync,
 }

@@ -46,6 +46,7 @@ from underfed.diagnosis import Finding, Fix, Observation
 from underfed.playbook.evidence import Evidence, ExchangeFacts
 from underfed.playbook.gains import gain_between
 from underfed.playbook.rule import Rule
+from underfed.playbook.switches import trying
 
 if TYPE_CHECKING:
     from underfed.timeline.collectives import CollectiveRow
@@ -158,10 +159,12 @@ def _of_exchange(evidence: Evidence) -> Finding | None:
         gain = gain_between(evidence, step - most, (step - min(1.3 * saved, most), step - 0.8 * saved))
         text = f"exchange once a step: {found.times:.0f} of {found.passes:.0f} backward passes do, one has to"
         code = "with model.no_sync() if not last else nullcontext():"
+        word: str | None = "no_sync"
     else:
         gain = gain_between(evidence, step - exposed)
-        text, code = _of_buckets(found)
+        text, code, word = _of_buckets(found)
         if found.find_unused:
+            word = None
             text = "find_unused_parameters delays the exchange; static_graph=True where the graph does not change"
             code = "DDP(model, static_graph=True)"
     also = "" if evidence.skew else "; part of it may be waiting for a late rank"
@@ -169,12 +172,12 @@ def _of_exchange(evidence: Evidence) -> Finding | None:
         summary=f"The backward pass waits for the gradient exchange for {exposed:.3g} of {step:.3g} ms a step{also}.",
         gain=gain,
         evidence=observed,
-        fix=Fix(text=text, code=code),
+        fix=Fix(text=text, code=code, try_=trying(word) if word is not None else None),
     )
 
 
-def _of_buckets(found: ExchangeFacts) -> tuple[str, str]:
-    """Say what the buckets' number and size leave to gain, and whether gradients are copied into them."""
+def _of_buckets(found: ExchangeFacts) -> tuple[str, str, str]:
+    """Say what the buckets' number and size leave to gain, whether gradients are copied into them, and what to try."""
     count = len(found.buckets)
     view = ", gradient_as_bucket_view=True" if not found.view else ""
     copies = "" if found.view else ", and without copies (gradient_as_bucket_view)"
@@ -182,16 +185,20 @@ def _of_buckets(found: ExchangeFacts) -> tuple[str, str]:
         return (
             f"{count} buckets of {found.bytes / count / 1e6:.2g} MB: fewer and larger ones{copies}",
             f"DDP(model{view}, bucket_cap_mb=50)",
+            "bucket_cap_mb=50",
         )
     if count == 1 and found.bytes > _SMALL:
+        size = max(1, round(found.bytes / 4e6))
         return (
             f"one bucket of {found.bytes / 1e6:.3g} MB is sent when the backward pass is over: smaller ones begin "
             f"earlier, as far as no single parameter is that large{copies}",
-            f"DDP(model{view}, bucket_cap_mb={max(1, round(found.bytes / 4e6))})",
+            f"DDP(model{view}, bucket_cap_mb={size})",
+            f"bucket_cap_mb={size}",
         )
     return (
         f"let the exchange overlap the backward pass, and send fewer bytes{copies}",
         f"DDP(model{view}, bucket_cap_mb=50)",
+        "bucket_cap_mb=50",
     )
 
 
