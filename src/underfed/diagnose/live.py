@@ -16,6 +16,7 @@ from underfed.diagnose.live_words import at, frame_line
 from underfed.diagnose.places import shorten
 from underfed.diagnosis import Step, Subject, Verdict
 from underfed.observe.live.window import Seen
+from underfed.playbook.switches import with_trials
 
 _MOST_PLACES = 12
 _MOST_FRAMES = 40
@@ -26,7 +27,7 @@ def diagnose(seen: Seen, permission: str | None) -> r.LiveDiagnosis:
     found = sums(seen)
     gpu = gpu_of(found)
     decision = decide(found, gpu)
-    findings = findings_of(found, decision)
+    findings = with_trials(findings_of(found, decision))
     cause = findings[0] if findings and findings[0].bound == decision.bound else None
     share = gpu.busy if gpu.used else decision.share if decision.bound == "compute" else None
     return r.LiveDiagnosis(

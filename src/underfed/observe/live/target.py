@@ -47,7 +47,7 @@ def choose(wanted: str | None, gpu: int | None) -> Target:
         pid = _only(_holders(gpu), f"GPU {gpu} is held by several processes", f"no process seen here holds GPU {gpu}")
     elif wanted is None or not wanted.strip():
         raise UsageError("attach: name a process: underfed attach PID, a part of its command line, or --gpu 0")
-    elif wanted.isascii() and wanted.isdigit():
+    elif wanted.isascii() and wanted.removeprefix("-").isdigit():
         pid = _of_number(int(wanted))
     else:
         hint = f"no Python process has {clean(wanted)!r} in its command line; ps -ef shows what runs"
