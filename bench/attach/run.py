@@ -1,10 +1,11 @@
-"""What a look by `underfed attach` costs the run that is looked at, in pairs of moments with and without it.
+"""What a look by `underfed attach` costs the run that is looked at, in turns of moments with and without it.
 
-    python bench/attach/run.py [--pairs 240] [--seconds 1] [--workers 0] [--blocking]
+    python bench/attach/run.py [--turns 240] [--seconds 0.5] [--workers 0] [--blocking]
 
 One training loop runs all the time (a DataLoader, a small model on the CPU) and notes the end of each step in shared
-memory. `attach --watch` looks at it, and is stopped and continued with its samplers in turns (SIGSTOP), so that a
-moment with it and one without it follow each other, in random order. The first tenth of a second after each turn is
+memory. `attach --watch` looks at it, and is stopped and continued with its samplers in turns (SIGSTOP): a moment
+without it stands between two with it, or the other way round, by chance, and is held against the mean of both, so that
+a machine that becomes slower counts for neither. The first tenth of a second after each change is
 left out: a sampler that goes on makes up for what it missed. The figures are medians of the ratios of median step
 times, of step rates and of CPU time a step, each with the interval that holds the true median in 95 of 100 such series.
 
@@ -94,8 +95,8 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def in_turns(pid: int, shared: mmap.mmap, seconds: float, pairs: int) -> list[tuple[float, ...]]:
-    """Return the ratios of pairs of moments, `attach --watch` at work in one and stopped in the other."""
+def in_turns(pid: int, shared: mmap.mmap, seconds: float, turns: int) -> list[tuple[float, ...]]:
+    """Return the ratios of moments with `attach --watch` at work to those next to them in which it is stopped."""
     words = [sys.executable, "-m", "underfed", "attach", str(pid), "--watch"]
     look = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -104,7 +105,7 @@ def in_turns(pid: int, shared: mmap.mmap, seconds: float, pairs: int) -> list[tu
                 raise SystemExit("the look does not run")
             time.sleep(0.1)
         time.sleep(3)
-        return [_pair(pid, shared, seconds, look.pid) for _ in range(pairs)]
+        return [_turn(pid, shared, seconds, look.pid) for _ in range(turns)]
     finally:
         with contextlib.suppress(OSError):  # it has ended already
             for each in family(look.pid):
@@ -113,15 +114,17 @@ def in_turns(pid: int, shared: mmap.mmap, seconds: float, pairs: int) -> list[tu
         look.wait()
 
 
-def _pair(pid: int, shared: mmap.mmap, seconds: float, look: int) -> tuple[float, ...]:
-    found = {}
-    for at_work in random.sample([True, False], 2):
+def _turn(pid: int, shared: mmap.mmap, seconds: float, look: int) -> tuple[float, ...]:
+    found: dict[bool, list[tuple[float, ...]]] = {True: [], False: []}
+    inner = random.random() < 0.5
+    for at_work in (not inner, inner, not inner):
         for each in family(look):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGCONT if at_work else signal.SIGSTOP)
         time.sleep(0.1)
-        found[at_work] = rates(pid, shared, seconds)
-    return tuple(with_look / without for with_look, without in zip(found[True], found[False], strict=True))
+        found[at_work].append(rates(pid, shared, seconds))
+    with_look, without = ([statistics.fmean(kind) for kind in zip(*found[key], strict=True)] for key in (True, False))
+    return tuple(a / b for a, b in zip(with_look, without, strict=True))
 
 
 def by_windows(pid: int, shared: mmap.mmap, pairs: int) -> list[tuple[float, ...]]:
@@ -144,8 +147,8 @@ def by_windows(pid: int, shared: mmap.mmap, pairs: int) -> list[tuple[float, ...
 def main() -> None:
     """Run the pairs and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=240)
-    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--turns", type=int, default=240)
+    parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--blocking", action="store_true")
     words = parser.parse_args()
@@ -162,9 +165,9 @@ def main() -> None:
                     time.sleep(0.1)
                 load = os.getloadavg()[0]
                 if words.blocking:
-                    name, found = "py-spy, blocking", by_windows(target.pid, shared, words.pairs)
+                    name, found = "py-spy, blocking", by_windows(target.pid, shared, words.turns)
                 else:
-                    name, found = "attach --watch", in_turns(target.pid, shared, words.seconds, words.pairs)
+                    name, found = "attach --watch", in_turns(target.pid, shared, words.seconds, words.turns)
         finally:
             target.kill()
             target.wait()
@@ -189,7 +192,7 @@ def spread(ratios: list[float]) -> dict[str, object]:
     while 2 * sum(math.comb(number, k) for k in range(cut + 1)) / 2**number <= 0.05 and cut < number // 2:
         cut += 1
     low, high = lost[max(cut - 1, 0)], lost[-max(cut, 1)]
-    return {"median": round(statistics.median(lost), 2), "interval": [round(low, 2), round(high, 2)], "pairs": number}
+    return {"median": round(statistics.median(lost), 2), "interval": [round(low, 2), round(high, 2)], "turns": number}
 
 
 if __name__ == "__main__":
