@@ -38,7 +38,9 @@ def test_the_verdict_is_that_of_the_planted_fault(one: Ranks, ranks: int, tmp_pa
     found = watched(ranks, one.script, one.options, tmp_path)
     verdict, said = found["verdict"], json.dumps(found, indent=1)
     assert found["subject"]["ranks"] == ranks
-    assert {rule: promised(found, rule) for rule in one.never if promised(found, rule) >= NOTABLE} == {}, said
+    # Who has no CPU waits for one inside its exchange as well, and is told so.
+    never = set(one.never) - ({"T23"} if crowded(found) else set())
+    assert {rule: promised(found, rule) for rule in never if promised(found, rule) >= NOTABLE} == {}, said
     if crowded(found) or (os.cpu_count() or 1) < ranks:
         # Who has no CPU waits for one inside its passes: no bound is sure then.
         assert verdict["bound"] in {*one.bounds, "compute", "comms"}, said

@@ -37,14 +37,15 @@ def ranked(findings: list[Finding], evidence: Evidence) -> list[Finding]:
     """Order findings: those of the actual bound first, in the order of what their fixes cost, then by their worth.
 
     A cheap fix goes before a dear one unless it is worth next to nothing beside it. A finding of another
-    bound, or one too small to notice, cannot help now; it is kept below with the reason.
+    bound, or one too small to notice, cannot help now; it is kept below with the reason. One that adds to the step
+    whatever gates it comes behind those of the bound.
     """
     order = {rule.id: at for at, rule in enumerate(RULES)}
     judged = []
     for finding in findings:
         if not finding.helps_now:
             judged.append(finding)
-        elif evidence.bound not in (finding.bound, "unknown"):
+        elif evidence.bound not in (finding.bound, "unknown") and not _beside(finding, evidence):
             note = finding.note or f"the step is {evidence.bound}-bound: this is not what gates it now"
             judged.append(_set_aside(finding, note))
         elif _middle(finding) < 1 + T.worth:
@@ -53,12 +54,23 @@ def ranked(findings: list[Finding], evidence: Evidence) -> list[Finding]:
             judged.append(finding)
     best = max((_middle(finding) for finding in judged if finding.helps_now), default=1.0)
 
-    def key(finding: Finding) -> tuple[bool, bool, int, float, int]:
+    def key(finding: Finding) -> tuple[bool, bool, bool, int, float, int]:
         matters = _middle(finding) - 1 >= T.cheap_first * (best - 1)
         stage = _STAGES.index(finding.stage) if matters else 0
-        return (not finding.helps_now, not matters, stage, -_middle(finding), order.get(finding.rule, len(order)))
+        other = evidence.bound not in (finding.bound, "unknown")
+        place = order.get(finding.rule, len(order))
+        return (not finding.helps_now, other, not matters, stage, -_middle(finding), place)
 
     return sorted(judged, key=key)
+
+
+def _beside(finding: Finding, evidence: Evidence) -> bool:
+    """Whether a fix surely takes its time off a step that something else gates: without a GPU one thing is done after
+    the other, and what ranks exchange needlessly, or wait for, is no part of the computing.
+    """
+    expected = finding.gain.expected if finding.gain is not None else None
+    alone = evidence.kind == "run" and not evidence.on_gpu and finding.bound == "comms"
+    return alone and expected is not None and expected[0] >= 1 + T.beside
 
 
 def _set_aside(finding: Finding, note: str) -> Finding:
@@ -97,7 +109,7 @@ def assemble(evidence: Evidence, subject: Subject, *, steady: bool = True) -> Di
             bound=decided.bound,
             cause=cause.rule if cause else None,
             confidence=decided.confidence,
-            text=sentence(evidence, decided, cause),
+            text=sentence(evidence, decided, cause, next((one for one in findings if one.helps_now), None)),
             settle=settle,
         ),
         step=evidence.step,

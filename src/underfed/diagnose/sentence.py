@@ -58,18 +58,21 @@ def _late(evidence: Evidence) -> str:
     return f" (rank {slowest.rank}, which the others wait for)" if known else ""
 
 
-def sentence(evidence: Evidence, decided: Split, cause: Finding | None) -> str:
-    """Say what gates the step, and what it comes from."""
+def sentence(evidence: Evidence, decided: Split, cause: Finding | None, first: Finding | None = None) -> str:
+    """Say what gates the step, and what it comes from; `first` is what would help first, of whatever bound."""
     device = "GPU" if evidence.on_gpu else "CPU"
     if decided.bound == "unknown":
         return f"I cannot tell what gates this run: {decided.why or 'nothing that was measured accounts for it'}."
     if decided.bound == "compute":
         share = evidence.step.device_share or 0.0
         step = milliseconds(evidence.step_ms)
-        fed = f"The {device} computes for {percent(min(share, 1.0))} of each {step} step: it is well fed."
+        said = cause or first
         if decided.why:
             fed = f"The loop is at its computing for {percent(min(share, 1.0))} of each {step} step, but {decided.why}."
-        return f"{fed} {cause.summary}" if cause else f"{fed} Only less or faster computing makes it quicker."
+        else:
+            fed = f"The {device} computes for {percent(min(share, 1.0))} of each {step} step"
+            fed += "." if said is not None and said is not cause else ": it is well fed."
+        return f"{fed} {said.summary}" if said else f"{fed} Only less or faster computing makes it quicker."
     who = "The GPU" if evidence.on_gpu else "Training"
     text = f"{who}{_late(evidence)} {_waits(evidence, decided)}."
     return f"{text} {cause.summary}" if cause else text

@@ -76,6 +76,10 @@ class Thresholds:
     """Share of the step for which a rank of a CPU-only run waits for others that take turns at being late, before that
     is a finding: equal ranks on two CPUs wait for each other for 0.02 to 0.08 of it by chance."""
 
+    beside: float = 0.15
+    """Gain, at its low end, from which an exchange between ranks is advised on in a CPU-only run that computes for most
+    of its step. A choice: well above what the exchange of equal ranks on a busy machine costs."""
+
     ends_apart: float = 0.5
     """The same held against the time in which data moves: an exchange does not end on all ranks at one moment, so the
     longer it takes the more of it looks like waiting. A choice: equal ranks showed up to 0.28, unequal ones 2 and
